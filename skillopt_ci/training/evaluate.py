@@ -102,7 +102,7 @@ async def evaluate_text(
     reused, known = known_measurement(run, checkout, skill) or (None, None)
     terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
     if known is not None and known.asked >= set(terms.order):
-        terms = replace(terms, stop=False)
+        terms = replace(terms, stop=False)  # stopping saves nothing: nothing is left to attempt
     planned = len(terms.order)
     test = sequential_test(terms, {} if known is None else known.tasks)
     outcome, scores = await _roll_out(run, models, test, skill, planned)

@@ -121,7 +121,7 @@ def last_step(
     per_epoch = steps_per_epoch(sizes.train, config.train)
     ended = 0 if state is None else state.boundary
     end = _most_end_calls(config, sizes)
-    end -= min(end, (attempts * sizes.selection + _MOST_QUESTIONS) / 2)
+    end -= min(end, (attempts * sizes.selection + _MOST_QUESTIONS) / 2)  # as in `likely_calls`
     if state is None:
         left -= attempts * sizes.selection
     step = done
@@ -453,6 +453,5 @@ def coerced(value: object) -> int | None:
         return None
     if isinstance(value, int):
         return max(0, value)
-    # infinity and NaN have no digits
-    found = _INTEGER.search(f"{value:f}" if isinstance(value, float) else value)
+    found = _INTEGER.search(f"{value:f}" if isinstance(value, float) else value)  # none in "inf"
     return max(0, int(found[0])) if found else None

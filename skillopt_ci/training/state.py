@@ -231,7 +231,7 @@ def open_models(
 
 
 def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
-    """The latest commits up to the last event, on merged branches too: work there is unrecorded."""
+    """``checkout`` and the commits below it with no fewer events: work there is unrecorded."""
     found, latest, pending = list[str](), None, [checkout.commit]
     for commit in pending:  # which grows
         history = run.folder.read_history(partial(run.ledger.read, commit))
