@@ -14,6 +14,9 @@ from skillopt_ci.errors import ComputerUnavailable
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.program import CommandResult, execute, kill_marked
 
+#: The variable that tells a computer's processes apart; no task has a reason to change it.
+_MARK = "SKILLOPT_CI_COMPUTER"
+
 
 @dataclass(frozen=True, slots=True)
 class Unconfined:
@@ -48,7 +51,7 @@ class Unconfined:
             async def shell(command: Command) -> CommandResult:
                 arguments, environ = cell.command(
                     ("/bin/sh", "-c", START, "sh", command.cwd, *command.arguments),
-                    {**basic, **spec.environ, **command.environ},
+                    {**basic, **spec.environ, **command.environ, _MARK: name},
                     cell.folder,
                     needs=(command.arguments[0], *map(str, spec.readable)),
                 )
@@ -66,4 +69,4 @@ class Unconfined:
             finally:
                 # a process in a session of its own outlives its command, unless in a sandbox
                 if cell.confinement.kind != "sandbox":
-                    kill_marked("HOME", folders[HOME])
+                    kill_marked(_MARK, name)

@@ -117,10 +117,10 @@ def test_time_is_over_for_what_is_in_a_session_of_its_own_too(any_desk):
     assert eventually(lambda: not processes_with(marker))
 
 
-def test_what_hides_goes_with_its_computer():
+def test_what_hides_goes_with_its_computer(tmp_path):
     marker = uuid.uuid4().hex
     script = f"setsid sh -c 'touch begun; while :; do sleep 1; done; : {marker}' & "
-    with desk("unconfined") as opened:
+    with desk("unconfined", environ={"HOME": str(tmp_path)}) as opened:
         opened.sh(f"{script} until test -e begun; do :; done")
         assert processes_with(marker)
     assert eventually(lambda: not processes_with(marker))
