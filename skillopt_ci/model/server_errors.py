@@ -113,15 +113,18 @@ class ServerError:
                 hint=f"Raise that limit, or lower {section}.max_output_tokens, "
                 "gradient.max_minibatch_chars or optimizer.slow_update_samples.",
             )
+        if self.status == 407:  # noqa: PLR2004
+            return TransientFailure(f"the proxy failed: {said}", unreachable=True)
         if self.status in _PASSING or self.status >= 500 or self._is(_RETRIED):  # noqa: PLR2004
             busy = self.status in _OVERLOADED
             return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
         if self._is(_FILTERED, _FILTERED_WORDS):
             return ModelRefusal(f"The content filter refused the prompt: {message}")
-        if self.too_long:
+        # The page of a firewall or proxy in front of the server says nothing of the model or key.
+        is_page = message.startswith(("<", "error code: "))
+        if self.too_long and not is_page:
             return ModelRefusal(f"The prompt is too long for the model: {message}")
-        # The page of a firewall in front of the server says nothing of the key.
-        refused = {401} if message.startswith(("<", "error code: ")) else {401, 403}
+        refused = {401} if is_page else {401, 403}
         if self.status in refused or _BAD_KEY_WORDS.search(message):
             return _key_refused(said, section, config)
         unserved = f"{section}: {where} does not serve {config.model!r} ({said})"

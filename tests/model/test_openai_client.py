@@ -98,10 +98,12 @@ def test_the_usual_variables_name_a_proxy(monkeypatch, server, ask):
     assert server.paths == ["http://model.invalid/v1/chat/completions"]
     # a server that knows no CONNECT is a proxy that refuses
     monkeypatch.setenv("HTTPS_PROXY", server.url.removesuffix("/v1"))
-    config = ModelRole(provider="openai", model="m", base_url="https://model.invalid/v1")
-    with pytest.raises(TransientFailure, match="the proxy failed: 501, message=") as caught:
-        complete(config, ask())
-    assert caught.value.unreachable
+    server.will(b"<html>", status=407)
+    for scheme, told in (("http", "status 407: <html>"), ("https", "501, message=")):
+        config = config.model_copy(update={"base_url": f"{scheme}://model.invalid/v1"})
+        with pytest.raises(TransientFailure, match=f"the proxy failed: {told}") as caught:
+            complete(config, ask())
+        assert caught.value.unreachable
 
 
 @pytest.mark.parametrize(

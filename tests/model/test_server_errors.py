@@ -72,7 +72,7 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
         (404, "No endpoints found that support tool use", {}, ["does not serve", "and access"]),
         (403, "<html>Sorry, you have been blocked", {}, ["rejects requests", "a firewall"]),
-        (403, "error code: 1020", {}, ["rejects requests", "a firewall"]),
+        *((n, "error code: 1020", {}, ["rejects requests", "a firewall"]) for n in (403, 413)),
         (429, "pay", {"code": "insufficient_quota"}, ["no quota left"]),
         (429, "pay", {"type": "insufficient_quota"}, ["no quota left"]),
         (402, "pay", {}, ["no quota left"]),
