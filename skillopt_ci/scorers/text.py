@@ -246,21 +246,23 @@ def _label(text: str) -> str:
 
 _NUMBER = re.compile(
     r"""
-    (?<![\w.])                                    # not inside a word or another number
+    (?:(?P<root>[√∛]|\\sqrt(?:\[\d+\])?\{?)\s?    # √2 is not 2
+        | (?<![\w.])                              # not inside a word or another number
+    )
     (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
     (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
     (?P<inner_sign>[-+−–]?)
     (?:(?P<whole>\d+)\s(?=\d{1,2}/\d{1,2}\b))?    # 1 3/4
     (?P<digits>
         \d{1,3}(?:[ ]\d{3})+(?!\d)(?:[.,]\d+)?
-        | \.?\d+(?:[.,:'’–-]\d+|(?:/\d+){2,})*+   # with dates, times and ranges
+        | \.?\d+(?:[.,:'’_–-]\d+|(?:/\d+){2,})*+   # with dates, times and ranges
     )
     (?:
         (?:[eE]|\s?(?:[×·x*]|\\times|\\cdot)\s?10\s?(?:\^|\*\*)\s?\{?)(?P<exponent>[-+−–]?\d+)\}?
         | (?<=\b10)\s?(?:\^|\*\*)\s?\{?(?P<power>[-+−–]?\d+)\}?
-        | (?P<raised>(?:\s?\^|\*\*)\{?[-+−–]?\d+)
+        | (?P<raised>(?:\s?\^|\*\*)\{?[-+−–]?\d+|\s?(?:π|\\pi\b))
     )?
-    (?:/(?P<denominator>\d+)(?![\d/]|\.\d))?
+    (?:\s?/\s?(?P<denominator>\d+)(?!\d|\s?/|\.\d))?
     (?P<scale>(?:[ ~-]*(?i:hundred|thousand|million|billion|trillion|bn)s?\b)+
         | (?(currency)\s?[kKMBT]|[kMBT])\b
     )?
@@ -268,9 +270,9 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-#: How the digits of one number may be written: 1,234.5 and 1'234 and 12,34,567.
+#: How the digits of one number may be written: 1,234.5 and 1'234 and 1_234 and 12,34,567.
 _WITH_POINT = re.compile(
-    r"\d*\.?\d+|[1-9]\d{0,2}(?:[,'’\s]\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d\d)+,\d{3}(?:\.\d+)?"
+    r"\d*\.?\d+|[1-9]\d{0,2}(?:[,'’_\s]\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d\d)+,\d{3}(?:\.\d+)?"
 )
 _COMMA_FOR_POINT = str.maketrans(".,", ",.")
 _SCALES = {
@@ -312,7 +314,7 @@ class Number(NamedTuple):
 def find_numbers(text: str) -> list[Number]:
     """All finite numbers in ``text``; reads thousands, currencies, exponents, fractions, millions.
 
-    A comma that does not group three digits is a decimal one. Dates, ranges, 2^10 are unclear.
+    A comma that does not group three digits is a decimal one. Dates, ranges, 2^10, √2 are unclear.
     """
     numbers = []
     text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", text))
@@ -328,7 +330,7 @@ def find_numbers(text: str) -> list[Number]:
         digits = match["digits"] if match["power"] is None else "1"
         if not _WITH_POINT.fullmatch(digits):
             digits = digits.translate(_COMMA_FOR_POINT)
-        clear = _WITH_POINT.fullmatch(digits) and not match["raised"]
+        clear = _WITH_POINT.fullmatch(digits) and not (match["raised"] or match["root"])
         exponent = match["exponent"] or match["power"] or "0"
         digits = re.sub(r"[^\d.]", "", digits)
         value = float(f"{digits}e{_MINUS.sub('-', exponent)}") if clear else math.nan
