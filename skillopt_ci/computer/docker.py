@@ -12,14 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillopt_ci.aio import shielded
-from skillopt_ci.computer.computer import (
-    HOME,
-    WORKDIR,
-    Command,
-    Computer,
-    ComputerSpec,
-    probe,
-)
+from skillopt_ci.computer.computer import HOME, WORKDIR, Command, Computer, ComputerSpec, probe
 from skillopt_ci.confinement import public_environ
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.liveness import is_gone, this_process

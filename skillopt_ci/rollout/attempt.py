@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import uuid4
 
+from skillopt_ci.aio import shielded
 from skillopt_ci.computer.archive import pack, unpack
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
@@ -204,18 +205,25 @@ class AttemptRunner:
                     told=self.record,
                     so_far=so_far,
                 )
-                attempt = await self._with_artifacts(attempt, task, computer)
-                attempt = redacted_work(attempt, self.redact)
             finally:
                 used = (attempt or so_far).usage
                 if not share.target and used != Usage():
                     self.meter.charge(Account(Role.TARGET, request.stage), used)
                     if attempt is None and self.cache is not None:
                         await self.cache.keep(f"failed {uuid4()}", Attempt((), ""), used)
-        if self.cache is not None and key:
-            await self.cache.keep(key, attempt, share.charged)
-            self.cache.used(key)  # unlike a failed try, it can be handed to another machine
+        # it is paid for: who stops the run waits until it is stored
+        attempt = await shielded(self._stored(attempt, task, computer, key, share.charged))
         self._tell_end(attempt, key, stored=False)
+        return attempt
+
+    async def _stored(
+        self, attempt: Attempt, task: Task, computer: Computer | None, key: str, paid: Usage
+    ) -> Attempt:
+        """The attempt with its artifacts and without secrets, once the cache, if any, has it."""
+        attempt = redacted_work(await self._with_artifacts(attempt, task, computer), self.redact)
+        if self.cache is not None and key:
+            await self.cache.keep(key, attempt, paid)
+            self.cache.used(key)  # unlike a failed try, it can be handed to another machine
         return attempt
 
     async def _with_artifacts(

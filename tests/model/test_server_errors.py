@@ -63,12 +63,7 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
     ("status", "message", "fields", "told"),
     [
         *((status, "bad key", {}, KEY) for status in (401, 403)),
-        (
-            401,
-            "no key",
-            OWN,
-            [NAME_ONE],
-        ),
+        (401, "no key", OWN, [NAME_ONE]),
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
         (404, "No endpoints found that support tool use", {}, ["does not serve", "and access"]),
         (403, "<html>Sorry, you have been blocked", {}, ["rejects requests", "a firewall"]),
@@ -91,10 +86,7 @@ def test_what_must_be_set_up_otherwise_is_named(status, message, fields, told):
     [
         (404, "This model is only supported in v1/responses and not in v1/chat/completions."),
         (400, "The chatCompletion operation does not work with the specified model, gpt-x-codex."),
-        (
-            400,
-            "Function tools with reasoning_effort are not supported for m. Use /v1/responses.",
-        ),
+        (400, "Function tools with reasoning_effort are not supported for m. Use /v1/responses."),
     ],
 )
 def test_what_only_the_newer_interface_does_is_said_to_need_it(status, message):

@@ -285,6 +285,19 @@ def test_an_attempt_that_was_made_is_not_made_again(store):
     assert ended.stored
 
 
+def test_work_that_ended_is_kept_though_the_run_is_stopped_while_it_is_packed(store):
+    async def works(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        yield Attempt((), task.id, usage=PAID)
+        asyncio.current_task().cancel()
+
+    attempting = Lab(PLACES, store).attempting(Solving(works))
+    order = AttemptRequest(on_computer(make_task("a")), "S", "s")
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(attempting(order))
+    assert attempting.kept(order)
+    assert store.paid("step 1") == PAID
+
+
 @pytest.mark.parametrize("change", ["task", "attempt", "skill", "solver", "limits"])
 def test_another_attempt_is_made(change, store):
     Lab(store=store).attempt(Solving(answering()), make_task("a"))
