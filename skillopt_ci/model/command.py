@@ -33,10 +33,11 @@ BAD_KEY = re.compile(
     re.IGNORECASE,
 )
 BUSY = re.compile(
-    r"rate[ _-]?limit|too many requests|overloaded|(?<!line )\b(?:429|50[0234]|529)\b"
+    r"rate[ _-]?limit|too many requests|overloaded|(?<!line )\b(?:408|429|50[0234]|52\d)\b"
     r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
-    r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|connection (?:error|reset|refused)"
-    r"|stream disconnected|network error|fetch failed|high demand|temporary error",
+    r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|unable to connect|request timed out"
+    r"|connection (?:error|reset|refused|failed|(?:was )?closed)|socket hang up|network error"
+    r"|stream (?:disconnected|idle timeout)|fetch failed|at capacity|high demand|temporary error",
     re.IGNORECASE,
 )
 REFUSED = re.compile(

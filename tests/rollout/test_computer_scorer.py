@@ -89,8 +89,7 @@ def test_a_last_line_that_is_no_score_is_the_graders_fault(bench, line):
 
 
 @pytest.mark.parametrize(
-    ("report", "hard", "soft"),
-    [(PASSES, 1.0, 1.0), (HALF, 0.0, 0.5), ("<testsuite/>", 0.0, 0.0)],
+    ("report", "hard", "soft"), [(PASSES, 1.0, 1.0), (HALF, 0.0, 0.5), ("<testsuite/>", 0.0, 0.0)]
 )
 def test_a_report_gives_partial_credit(bench, report, hard, soft):
     found = bench.grade("true", report={"command": f'echo "{report}" > report.xml; exit 1'})

@@ -15,8 +15,11 @@ from skillopt_ci.rollout.types import AgentError
 BUSY = [
     "API Error: 529 {'type':'overloaded_error'}",
     "You exceeded your current quota, please check your plan",
-    "429 Too Many Requests",
     "stream disconnected before completion",
+    *("API Error: Request timed out.", "API Error: 520", "TypeError: socket hang up"),
+    *("Stream idle timeout - partial response received", "Connection closed mid-response"),
+    *("The socket connection was closed unexpectedly.", "Connection failed: error sending request"),
+    *("Unable to connect to API (ConnectionRefused)", "Selected model is at capacity."),
     "request to https://x failed, reason: connect ECONNREFUSED",
     "Claude AI usage limit reached|1750000000",
     "getaddrinfo EAI_AGAIN api.example.com",
