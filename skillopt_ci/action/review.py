@@ -6,7 +6,7 @@ text is read, as data from the API.
 
 import asyncio
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from skillopt_ci.github.types import WantedCheck
 from skillopt_ci.ledger.lookup import resolve
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.evaluation import (
+    EVALUATING,
     UNCHANGED,
     EvaluationView,
     Finding,
@@ -46,6 +47,7 @@ from skillopt_ci.training.run_context import Run
 
 #: A longer document is no skill, and every task would pay for all of its bytes.
 _MOST_BYTES = 500_000
+_AGAIN = "There is no verdict: re-run the job."
 
 
 def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
@@ -53,13 +55,14 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
 
     Raises UsageError if the checkout cannot be evaluated at all.
     """
-    head, settings = pull.head_sha, job.settings
+    head, settings, links = pull.head_sha, job.settings, links_of(job.environ)
     with closing(ProgressDisplay(sys.stderr, settings)) as observer:
         run = build.open_run(settings, observer)
         _refuse_unconfined(run)
         after, missing = _merged(client, run, head)
-        view, outputs, exit_code = _compare(run, head, after, missing)
-    links, wishes, notes = links_of(job.environ), run.config.github, list[str]()
+        running = unevaluated_check(run.config.run, head, None, EVALUATING, links)
+        view, outputs, exit_code = _compare(run, client, running, after, missing)
+    wishes, notes = run.config.github, list[str]()
     same, loaded = view.why == UNCHANGED, job.configured
     tasks = {} if loaded is None else task_places(loaded, run.ledger.git.folder)
     if same:
@@ -135,8 +138,13 @@ def _refuse_unconfined(run: Run) -> None:
         )
 
 
-def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationView, Outputs, int]:
-    """Compare base with the text ``after``; if head has no skill, ``missing`` says why."""
+def _compare(
+    run: Run, client: Client, running: WantedCheck, after: str, missing: str
+) -> tuple[EvaluationView, Outputs, int]:
+    """Compare base with the text ``after``; if head has no skill, ``missing`` says why.
+
+    Posts the check ``running`` before it pays, so that a job that may not post it fails for free.
+    """
     wishes = run.config.github
     view = EvaluationView(
         run=run.config.run,
@@ -156,18 +164,25 @@ def _compare(run: Run, head: str, after: str, missing: str) -> tuple[EvaluationV
     if after == before:
         return replace(view, why=UNCHANGED), Outputs(), ExitCode.DONE
     skills = (NamedSkill("base", before), NamedSkill("head", after))
+    with suppress(LostRace):  # a verdict stays until there is a new one
+        keep_check(client, running)
     try:
         baseline = NO_SKILL if wishes.baseline else None
         result = asyncio.run(evaluate_skills(run, skills, "selection", baseline))
     except (BudgetExhausted, InfrastructureError) as failure:
         return replace(view, why=failure.message), Outputs(), failure.exit_code
+    except BaseException:
+        ended = replace(running, title="Interrupted", summary=_AGAIN, conclusion="cancelled")
+        with suppress(SkilloptError):
+            keep_check(client, ended, yields=True)
+        raise
     old, new = (one.measurement for one in result.skills)
     difference = result.difference
     assert difference is not None  # noqa: S101 - it is left out for a single skill only
     view = replace(
         view,
         finding=judge(difference, confidence=wishes.confidence, threshold=wishes.threshold),
-        sides=((base, old), (head, new)),
+        sides=((base, old), (running.head_sha, new)),
         difference=difference,
         baseline=None if result.baseline is None else result.baseline.measurement,
         worth=result.worth,

@@ -1,6 +1,8 @@
 """A person's change of the skill on GitHub, measured against base without being checked out."""
 
+import os
 import re
+import signal
 
 import pytest
 from action_world import make_job
@@ -13,6 +15,7 @@ from skillopt_ci.action.job import JobOutcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.review import review_pull_request
 from skillopt_ci.errors import ExitCode
+from skillopt_ci.github.client import Refused
 from tests.conftest import SKILL, Checkout, Workshop
 
 KNOWN = "# Items\n\n" + "".join(f"- Kind {kind}: a number begins with {kind}.\n" for kind in "abcd")
@@ -200,11 +203,45 @@ def test_a_skill_that_head_deletes_is_not_measured(desk):
 
 @pytest.mark.parametrize(
     ("part", "status", "code"),
-    [("/issues/{issue_number}/comments", 403, 0), ("/check-runs", 403, 2), ("/check-runs", 503, 5)],
+    [
+        ("POST /issues/{issue_number}/comments", 403, 0),
+        ("PATCH /check-runs/{check_run_id}", 403, 2),
+        ("PATCH /check-runs/{check_run_id}", 503, 5),
+    ],
 )
 def test_the_check_which_a_merge_may_wait_for_must_be_posted(desk, part, status, code):
-    desk.hub.fail(f"POST {part}", status, "Resource not accessible by integration", times=9)
+    desk.hub.fail(part, status, "Resource not accessible by integration", times=9)
     shown = desk.evaluate(desk.propose(KNOWN))
     assert (shown.exit_code, shown.outputs.finding, len(shown.notes)) == (code, "improvement", 1)
     assert ("re-run this job: a merge may wait for the check" in shown.notes[0]) is bool(code)
-    assert (len(desk.hub.own_comments()), len(desk.hub.checks)) == ((1, 0) if code else (0, 1))
+    (check,) = desk.hub.checks.values()
+    assert (len(desk.hub.own_comments()), check["status"]) == (
+        (1, "in_progress") if code else (0, "completed")
+    )
+
+
+def test_what_may_post_no_check_pays_for_no_evaluation(desk, model_server):
+    desk.hub.permissions["checks"] = "read"
+    with pytest.raises(Refused, match="Grant `checks: write`"):
+        desk.evaluate(desk.propose(KNOWN))
+    assert (desk.hub.checks, desk.hub.own_comments(), model_server.prompts) == ({}, [], [])
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "cancelled"), ("success", "success")])
+def test_an_evaluation_that_is_interrupted_leaves_no_check_in_progress(
+    desk, model_server, before, after
+):
+    head = desk.propose(KNOWN)
+    if before:
+        desk.evaluate(head)
+    shown = list[str | None]()
+
+    def interrupt(prompt: str) -> None:
+        if not shown:
+            shown.extend(one.get("conclusion") for one in desk.hub.checks.values())
+            os.kill(os.getpid(), signal.SIGINT)
+
+    model_server.trouble = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        desk.evaluate(head, "model.target.temperature=0.5")
+    assert (desk.conclusion(), shown) == ((head, after), [before or None])
