@@ -92,10 +92,10 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
         raise AnswerLost(
             f"could not {what}: GitHub did not answer ({kind})", hint=_HINTS.get(kind, "")
         ) from error
-    except (AssertionError, RuntimeError, BadAttributeException) as error:
-        # PyGithub raises these for redirects to another server and for malformed answers.
+    except (AssertionError, RuntimeError, BadAttributeException, LookupError, TypeError) as error:
+        # PyGithub raises the first for redirects to another server; another has other JSON.
         raise Unavailable(
-            f"could not {what}: GitHub's answer is not usable: {error}", hint=_RIGHT_SERVER
+            f"could not {what}: GitHub's answer is not usable: {error!r}", hint=_RIGHT_SERVER
         ) from error
 
 

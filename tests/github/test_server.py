@@ -6,7 +6,7 @@ from github_server.description import find, request_problems
 from github_server.scene import Scene
 from github_server.state import Fault, Hub
 
-from skillopt_ci.github.client import NotFound
+from skillopt_ci.github.client import NotFound, Unavailable
 from skillopt_ci.github.settings import setup_of
 
 CHECK = {"name": "x", "head_sha": "0" * 40}
@@ -97,7 +97,11 @@ def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
     assert all("this token may not see " in text for _, text in lines[1:])
 
 
-def test_a_repository_that_is_not_shown_is_an_error(github_hub):
-    github_hub.faults.append(Fault("GET ", 404, "Not Found"))
-    with pytest.raises(NotFound, match="show the repository octo/skills"):
+@pytest.mark.parametrize(
+    ("status", "content", "error"),
+    [(404, b"", NotFound), (200, b"{}", Unavailable), (200, b"[]", Unavailable)],
+)
+def test_a_repository_that_is_not_shown_is_an_error(github_hub, status, content, error):
+    github_hub.fail("GET ", status, content=content)
+    with pytest.raises(error, match="show the repository octo/skills"):
         told(github_hub)
