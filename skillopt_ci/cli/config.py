@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -112,18 +113,20 @@ def _read_run(top: Path, config: str, name: str, cwd: Path) -> FoundRun:
 def discover_command(settings: Globals) -> ExitCode:
     """List the documents that agents read in this repository, and the runs that train them.
 
-    With --json, `matrix` is for a workflow's `strategy.matrix` (with `fromJSON`): a job per run,
-    with its `run` and `config`. Exits with 2 if two runs conflict or a configuration is invalid,
-    with 3 if there is neither a skill nor a run.
+    With --json, `matrix` is for a workflow's `strategy.matrix` (with `fromJSON`): a job per run
+    that conflicts with no other, with its `run` and `config`. Exits with 2 if two runs conflict or
+    a configuration is invalid, with 3 if there is neither a skill nor a run.
     """
     found, runs, wrong = survey(settings.cwd)
+    names, skills = Counter(one.run for one in runs), Counter(one.skill for one in runs)
+    apart = [one for one in runs if names[one.run] == skills[one.skill] == 1]
     if settings.json:
         print_json(
             {
                 "documents": [one._asdict() for one in found],
                 "runs": [run._asdict() for run in runs],
                 "problems": wrong,
-                "matrix": {"include": [{"run": run.run, "config": run.config} for run in runs]},
+                "matrix": {"include": [{"run": run.run, "config": run.config} for run in apart]},
             }
         )
     elif found:

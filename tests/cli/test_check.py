@@ -395,23 +395,26 @@ def test_what_git_ignores_and_workflows_are_not_looked_at(cli, place):
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "said", "rest"),
     [
-        (f"run: letters\nskill: z.md\n{CONFIG}", "several runs are called 'letters'"),
+        (f"run: letters\nskill: z.md\n{CONFIG}", "several runs are called 'letters'", 1),
         (
             f"run: more\nskill: ../skills/letters/SKILL.md\n{CONFIG}",
             "several runs train skills/letters/SKILL.md: more, letters",
+            1,
         ),
-        ("run: [", "api/skillopt.yaml:1"),
+        ("run: [", "api/skillopt.yaml:1", 2),
     ],
 )
-def test_runs_in_each_others_way_are_told(cli, place, other, said):
+def test_runs_in_each_others_way_are_told_and_stop_no_other(cli, place, other, said, rest):
     (place / "skillopt.yaml").write_text(TWO)
     (place / "api").mkdir()
     (place / "api" / "skillopt.yaml").write_text(other)
-    done = cli(place, "discover")
+    done = cli(place, "discover", "--json")
     assert done.code == 2
     assert said in done.err
+    runs = [one["run"] for one in done.json["matrix"]["include"]]
+    assert runs == ["invoices", "letters"][:rest]
 
 
 def test_an_empty_repository_says_how_to_begin(cli, place):
