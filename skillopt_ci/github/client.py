@@ -278,11 +278,11 @@ class Client:
                     return found
         return create()
 
-    def query(self, what: str, query: str, **variables: str) -> Any:
+    def query(self, what: str, query: str, permission: str = "", **variables: str) -> Any:
         """The data that GraphQL answers; it is asked again if its answer was lost."""
 
         def ask() -> Any:
-            with asking(what):
+            with asking(what, permission):
                 return self.repo.requester.graphql_query(query, variables)[1]["data"]
 
         return self.create_idempotent(ask, lambda: None)

@@ -93,11 +93,16 @@ def why_paused(client: Client, head: str, base: str) -> str:
     if current is None:
         return _closed(client, pulls, head)
     if current.raw_data.get("auto_merge"):
-        if _awaits_confirmation(client, current):
-            return ""
+        unknown = ""
+        try:
+            if _awaits_confirmation(client, current):
+                return ""
+        except Refused as refused:
+            unknown = f" {refused.sentences}"
         # GitHub would merge what is pushed meanwhile, which nobody asked for.
         why = "merges as soon as its checks allow that, and training waits"
-        return f"#{current.number} {why}: disable its auto-merge to go on."
+        ways = "disable its auto-merge to go on, or run `comment` if a check of ours is missing"
+        return f"#{current.number} {why}: {ways}.{unknown}"
     if _is_queued(client, current):
         # what is pushed meanwhile would throw it out of the queue
         return f"#{current.number} is in the merge queue, and training waits: remove it to go on."
@@ -198,13 +203,11 @@ def _awaits_confirmation(client: Client, pull: PullRequest) -> bool:
         "{nodes {commit {checkSuites(first: 100) {nodes {checkRuns(first: 1, filterBy: {checkName: "
         "$name, checkType: LATEST}) {nodes {conclusion isRequired(pullRequestId: $id)}}}}}}}}}}"
     )
-    with suppress(Refused):
-        what = f"list the required checks of #{pull.number}"
-        found = client.query(what, query, id=pull.node_id, name=CONFIRMED)["node"]
-        (suites,) = (one["commit"]["checkSuites"]["nodes"] for one in found["commits"]["nodes"])
-        runs = [run for suite in suites for run in suite["checkRuns"]["nodes"]]
-        return any(run["isRequired"] and run["conclusion"] != "SUCCESS" for run in runs)
-    return False
+    what = f"list the required checks of #{pull.number}"
+    found = client.query(what, query, "checks: write", id=pull.node_id, name=CONFIRMED)["node"]
+    (suites,) = (one["commit"]["checkSuites"]["nodes"] for one in found["commits"]["nodes"])
+    runs = [run for suite in suites for run in suite["checkRuns"]["nodes"]]
+    return any(run["isRequired"] and run["conclusion"] != "SUCCESS" for run in runs)
 
 
 def _open_one(pulls: list[PullRequest]) -> PullRequest | None:

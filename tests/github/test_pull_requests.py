@@ -262,8 +262,10 @@ def test_training_goes_on_while_only_it_can_conclude_what_a_merge_waits_for(scen
     # `plan` and `rollout` ask too, with permissions to read
     scene.hub.permissions = dict.fromkeys(scene.hub.permissions, "read")
     assert why_paused(client, "skillopt/demo", "main") == ""
-    scene.hub.required_check = "build"
-    assert "disable its auto-merge" in why_paused(client, "skillopt/demo", "main")
+    scene.hub.permissions["checks"] = "none"
+    assert "Grant `checks: write`" in why_paused(client, "skillopt/demo", "main")
+    scene.hub.permissions["checks"], scene.hub.required_check = "read", "build"
+    assert why_paused(client, "skillopt/demo", "main").endswith("if a check of ours is missing.")
 
 
 def test_what_is_in_a_merge_queue_is_to_be_merged(scene, client, head):
