@@ -32,7 +32,6 @@ from skillopt_ci.github.types import WantedCheck
 from skillopt_ci.ledger.lookup import resolve
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.evaluation import (
-    EVALUATING,
     UNCHANGED,
     EvaluationView,
     Finding,
@@ -47,7 +46,6 @@ from skillopt_ci.training.run_context import Run
 
 #: A longer document is no skill, and every task would pay for all of its bytes.
 _MOST_BYTES = 500_000
-_AGAIN = "There is no verdict: re-run the job."
 
 
 def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
@@ -60,7 +58,8 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         run = build.open_run(settings, observer)
         _refuse_unconfined(run)
         after, missing = _merged(client, run, head)
-        running = unevaluated_check(run.config.run, head, None, EVALUATING, links)
+        why = "base and head are not compared yet"
+        running = unevaluated_check(run.config.run, head, None, why, links)
         view, outputs, exit_code = _compare(run, client, running, after, missing)
     wishes, notes = run.config.github, list[str]()
     same, loaded = view.why == UNCHANGED, job.configured
@@ -141,10 +140,7 @@ def _refuse_unconfined(run: Run) -> None:
 def _compare(
     run: Run, client: Client, running: WantedCheck, after: str, missing: str
 ) -> tuple[EvaluationView, Outputs, int]:
-    """Compare base with the text ``after``; if head has no skill, ``missing`` says why.
-
-    Posts the check ``running`` before it pays, so that a job that may not post it fails for free.
-    """
+    """Compare base with the text ``after``; if head has no skill, ``missing`` says why."""
     wishes = run.config.github
     view = EvaluationView(
         run=run.config.run,
@@ -164,7 +160,7 @@ def _compare(
     if after == before:
         return replace(view, why=UNCHANGED), Outputs(), ExitCode.DONE
     skills = (NamedSkill("base", before), NamedSkill("head", after))
-    with suppress(LostRace):  # a verdict stays until there is a new one
+    with suppress(LostRace):  # posted before we pay: it may be refused; an old verdict stays
         keep_check(client, running)
     try:
         baseline = NO_SKILL if wishes.baseline else None
@@ -172,7 +168,7 @@ def _compare(
     except (BudgetExhausted, InfrastructureError) as failure:
         return replace(view, why=failure.message), Outputs(), failure.exit_code
     except BaseException:
-        ended = replace(running, title="Interrupted", summary=_AGAIN, conclusion="cancelled")
+        ended = replace(running, title="Interrupted: re-run the job", conclusion="cancelled")
         with suppress(SkilloptError):
             keep_check(client, ended, yields=True)
         raise

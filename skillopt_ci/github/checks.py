@@ -43,18 +43,17 @@ def keep_check(
     if yields and run is not None and run.conclusion:
         return
     if run is not None and run.conclusion and wanted.conclusion is None:
-        if run.output.title != NOTHING_TO_DO and not again:
+        if not (again or run.output.title == NOTHING_TO_DO or run.conclusion == "cancelled"):
             raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
-        run = None  # the pull request has another base by now
+        run = None  # the pull request has another base by now, or the job was interrupted
     if run is None:
         run = client.create_idempotent(create, find)
     else:
         there = run.output.annotations_count or 0
     batches = [notes[start : start + _BATCH] for start in range(there, len(notes), _BATCH)]
-    fields = _fields(client, wanted)
-    output = fields["output"]
+    output = _fields(client, wanted)["output"]
     agrees = (
-        run.conclusion == fields.get("conclusion")
+        run.conclusion == wanted.conclusion
         and run.output.title == output["title"]
         and same_text(run.output.summary, output["summary"])
     )

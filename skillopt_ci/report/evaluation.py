@@ -125,8 +125,6 @@ def evaluation_check(
     )
 
 
-#: Why there is no verdict yet.
-EVALUATING = "base and head are being compared"
 #: Why there is nothing to compare.
 UNCHANGED = "the skill is the same as at base"
 #: Why a commit of the skills branch is not evaluated.

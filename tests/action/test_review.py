@@ -18,6 +18,7 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.github.client import Refused
 from tests.conftest import SKILL, Checkout, Workshop
 
+EDIT = "PATCH /check-runs/{check_run_id}"
 KNOWN = "# Items\n\n" + "".join(f"- Kind {kind}: a number begins with {kind}.\n" for kind in "abcd")
 
 
@@ -126,6 +127,9 @@ def test_a_smaller_change_than_the_threshold_is_not_clear(desk):
     head = desk.propose("# Items\n\n- Kind a: a number begins with a.\n")
     assert "no clear difference" in desk.evaluate(head, "github.threshold=0.5").report
     assert desk.conclusion() == (head, "neutral")
+    desk.evaluate(desk.propose(KNOWN))
+    (comment,) = desk.hub.own_comments()  # a newer head edits it
+    assert "improvement" in comment
 
 
 def test_nothing_but_the_skills_text_comes_from_head(desk, model_server):
@@ -138,13 +142,6 @@ def test_nothing_but_the_skills_text_comes_from_head(desk, model_server):
     now = desk.checkout.git("status", "--porcelain"), desk.checkout.git("rev-parse", "HEAD")
     assert now == before
     assert desk.checkout.ref("better") == ""
-
-
-def test_a_newer_head_edits_the_one_comment(desk):
-    desk.evaluate(desk.propose(KNOWN))
-    desk.evaluate(desk.propose("# Items\n\nAs before.\n"))
-    (comment,) = desk.hub.own_comments()
-    assert "no clear difference" in comment
 
 
 def test_an_old_job_that_is_run_again_leaves_the_newer_comment(desk):
@@ -203,21 +200,16 @@ def test_a_skill_that_head_deletes_is_not_measured(desk):
 
 @pytest.mark.parametrize(
     ("part", "status", "code"),
-    [
-        ("POST /issues/{issue_number}/comments", 403, 0),
-        ("PATCH /check-runs/{check_run_id}", 403, 2),
-        ("PATCH /check-runs/{check_run_id}", 503, 5),
-    ],
+    [("POST /issues/{issue_number}/comments", 403, 0), (EDIT, 403, 2), (EDIT, 503, 5)],
 )
 def test_the_check_which_a_merge_may_wait_for_must_be_posted(desk, part, status, code):
     desk.hub.fail(part, status, "Resource not accessible by integration", times=9)
     shown = desk.evaluate(desk.propose(KNOWN))
     assert (shown.exit_code, shown.outputs.finding, len(shown.notes)) == (code, "improvement", 1)
     assert ("re-run this job: a merge may wait for the check" in shown.notes[0]) is bool(code)
-    (check,) = desk.hub.checks.values()
-    assert (len(desk.hub.own_comments()), check["status"]) == (
-        (1, "in_progress") if code else (0, "completed")
-    )
+    statuses = [each["status"] for each in desk.hub.checks.values()]
+    assert statuses == ["in_progress" if code else "completed"]
+    assert len(desk.hub.own_comments()) == bool(code)
 
 
 def test_what_may_post_no_check_pays_for_no_evaluation(desk, model_server):
@@ -227,21 +219,18 @@ def test_what_may_post_no_check_pays_for_no_evaluation(desk, model_server):
     assert (desk.hub.checks, desk.hub.own_comments(), model_server.prompts) == ({}, [], [])
 
 
-@pytest.mark.parametrize(("before", "after"), [("", "cancelled"), ("success", "success")])
-def test_an_evaluation_that_is_interrupted_leaves_no_check_in_progress(
-    desk, model_server, before, after
-):
-    head = desk.propose(KNOWN)
-    if before:
+@pytest.mark.parametrize("verdict", ["", "success"])
+def test_an_evaluation_that_is_interrupted_leaves_no_check_in_progress(desk, model_server, verdict):
+    head, shown = desk.propose(KNOWN), list[str]()
+    if verdict:
         desk.evaluate(head)
-    shown = list[str | None]()
 
     def interrupt(prompt: str) -> None:
         if not shown:
-            shown.extend(one.get("conclusion") for one in desk.hub.checks.values())
+            shown.extend(one.get("conclusion", "") for one in desk.hub.checks.values())
             os.kill(os.getpid(), signal.SIGINT)
 
     model_server.trouble = interrupt
     with pytest.raises(KeyboardInterrupt):
         desk.evaluate(head, "model.target.temperature=0.5")
-    assert (desk.conclusion(), shown) == ((head, after), [before or None])
+    assert (desk.conclusion(), shown) == ((head, verdict or "cancelled"), [verdict])

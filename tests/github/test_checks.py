@@ -26,20 +26,16 @@ def test_it_is_in_progress_and_then_concluded_once(scene, client):
     assert scene.writes() == []
     with pytest.raises(LostRace, match="stays as it is: success"):
         keep_check(client, wanted(scene))
+    keep_check(client, wanted(scene, 0, "failure"), yields=True)
     (run,) = scene.hub.checks.values()
     assert (run["status"], run["conclusion"]) == ("completed", "success")
     keep_check(client, wanted(scene), again=True)
     assert len(scene.hub.checks) == 2
 
 
-def test_a_verdict_is_not_replaced_by_what_yields(scene, client):
-    keep_check(client, wanted(scene, 0, "failure"))
-    keep_check(client, wanted(scene, 0, "success"), yields=True)
-    assert [run["conclusion"] for run in scene.hub.checks.values()] == ["failure"]
-
-
-def test_what_needed_no_evaluation_may_wait_for_one_later(scene, client):
-    keep_check(client, replace(wanted(scene, 0, "success"), title=NOTHING_TO_DO))
+@pytest.mark.parametrize(("ended", "title"), [("success", NOTHING_TO_DO), ("cancelled", "")])
+def test_what_needed_no_evaluation_or_had_none_may_wait_for_one_later(scene, client, ended, title):
+    keep_check(client, replace(wanted(scene, 0, ended), title=title))
     keep_check(client, wanted(scene))
     assert [run["status"] for run in scene.hub.checks.values()] == ["completed", "in_progress"]
 
