@@ -60,11 +60,10 @@ def main() -> int:
 
 
 def run(job: Job) -> int:
-    if job.configured is not None:
-        for name in required_variables(job.configured.config.model):
+    if (loaded := job.configured) is not None:
+        for name in required_variables(loaded.config.model):
             job.log.mask(job.environ.get(name, ""))
-        config, root = job.configured.config, job.configured.root
-        job.redact.learn(run_secrets(config, root, job.environ))
+        job.redact.learn(run_secrets(loaded.config, loaded.root, job.environ))
     event = read_event(job.environ["GITHUB_EVENT_NAME"], Path(job.environ["GITHUB_EVENT_PATH"]))
     try:
         outcome = perform(job, decide(event, job.inputs, gather(job, event)))
@@ -122,15 +121,14 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
         return Facts(actor_may_write)
     needed = required_variables(loaded.config.model)
     missing = tuple(name for name in needed if not job.environ.get(name))
-    changed, skill_changed = None, True
+    changed = None
     if job.client is not None:
         changed = pull_requests.changed_paths(job.client, event.pull.number, event.pull.head_sha)
-    if changed is not None:
-        named = loaded.root / loaded.config.skill  # each part of it may be a link
-        top = git_access.repositories(job.workspace, job.folder)[-1]
-        paths = {os.path.relpath(path, top) for path in (named, *named.parents)}
-        paths.add(os.path.relpath(named.resolve(), top.resolve()))
-        skill_changed = not changed.isdisjoint(paths)
+    named = loaded.root / loaded.config.skill  # each part of it may be a link
+    top = git_access.repositories(job.workspace, job.folder)[-1]
+    paths = {os.path.relpath(path, top) for path in (named, *named.parents)}
+    paths.add(os.path.relpath(named.resolve(), top.resolve()))
+    skill_changed = changed is None or not changed.isdisjoint(paths)
     own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
 

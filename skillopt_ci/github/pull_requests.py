@@ -100,9 +100,10 @@ def why_paused(client: Client, head: str, base: str) -> str:
         except Refused as refused:
             unknown = f" {refused.sentences}"
         # GitHub would merge what is pushed meanwhile, which nobody asked for.
-        why = "merges as soon as its checks allow that, and training waits"
-        ways = "disable its auto-merge to go on, or run `comment` if a check of ours is missing"
-        return f"#{current.number} {why}: {ways}.{unknown}"
+        return (
+            f"#{current.number} merges as soon as its checks allow that, and training waits: "
+            f"disable its auto-merge to go on, or run `comment` if our check is missing.{unknown}"
+        )
     if _is_queued(client, current):
         # what is pushed meanwhile would throw it out of the queue
         return f"#{current.number} is in the merge queue, and training waits: remove it to go on."

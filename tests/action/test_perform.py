@@ -222,10 +222,13 @@ def test_comment_only_publishes(job, desk, log):
     assert perform(job, Perform(Command.REPORT)).exit_code == 2
 
 
-def test_without_a_token_a_step_is_done_all_the_same(job):
-    outcome = perform(replace(job, client=None), Perform(Command.STEP))
+def test_without_a_token_a_step_is_done_all_the_same_but_no_evaluation(job):
+    alone = replace(job, client=None)
+    outcome = perform(alone, Perform(Command.STEP))
     assert (outcome.exit_code, outcome.outputs.pull_request) == (0, "")
     assert outcome.report.startswith("**Done.**")
+    with pytest.raises(UsageError, match="token"):
+        perform(alone, Evaluate(7, "head"))
 
 
 def test_an_evaluation_shows_what_it_found(job, desk, log):
@@ -248,11 +251,6 @@ def test_a_checkout_of_the_head_does_not_judge_itself(job, desk, merged):
     with pytest.raises(UsageError, match="evaluate it from base"):
         perform(job, Evaluate(7, head))
     assert desk.evaluated == []
-
-
-def test_an_evaluation_without_a_token_says_what_is_missing(job):
-    with pytest.raises(UsageError, match="token"):
-        perform(replace(job, client=None), Evaluate(7, "head"))
 
 
 def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job, log):

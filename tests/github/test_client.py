@@ -178,13 +178,10 @@ def test_a_paid_runner_does_not_sleep_for_an_hour(pulled, header):
     assert pulled.waits == []
 
 
-def test_server_errors_are_retried_with_growing_pauses(pulled):
+def test_server_errors_are_retried_with_growing_pauses_but_not_for_ever(pulled):
     pulled.hub.fail(SHOW, 502, times=4)
     get_pull_request(pulled.client(), 1)
     assert pulled.waits == [2.0, 4.0, 8.0]
-
-
-def test_a_server_that_stays_broken_is_given_up(pulled):
     pulled.hub.fail(SHOW, 500, times=99)
     with pytest.raises(AnswerLost, match="show pull request #1"):
         get_pull_request(pulled.client(), 1)
