@@ -83,7 +83,7 @@ def runs_of(tree: Node) -> dict[str, Node]:
     problems, runs, common = list[Problem](), dict[str, Node](), without(tree, RUNS)
     names, skills = dict[str, str](), dict[str, str]()
     for entry in listed.value:
-        name, run = _name(entry), merge(common, entry)
+        name, run = _name(entry), merge(common, with_long_roles(entry))
         value = plain(run.entries["skill"]) if "skill" in run.entries else ""
         skill = os.path.normpath(str(value)).removesuffix("/SKILL.md") if value else ""
         if not name:

@@ -288,7 +288,7 @@ def test_other_encodings_are_refused_but_a_byte_order_mark_does_no_harm(tmp_path
 COMMON = """\
 tasks: {train: a.jsonl, selection: b.jsonl}
 model:
-  target: {provider: simulated, model: m}
+  target: {provider: simulated, model: m, retries: 3}
   optimizer: {provider: simulated, model: m}
 train: {batch_size: 8}
 """
@@ -297,7 +297,7 @@ runs:
   - run: invoices
     skill: skills/invoices/SKILL.md
     train: {{num_epochs: 2}}
-  - {{run: letters, skill: skills/letters/SKILL.md}}
+  - {{run: letters, skill: skills/letters/SKILL.md, model: {{target: simulated/other}}}}
 """
 
 
@@ -314,9 +314,10 @@ def two(file: Path) -> Path:
 
 def test_a_run_is_laid_over_what_stands_around_the_list(two):
     invoices, letters = (load(two, run=name).config for name in run_names(two))
-    train = invoices.train
+    train, target = invoices.train, letters.model.target
     assert (invoices.run, train.num_epochs, train.batch_size) == ("invoices", 2, 8)
     assert (letters.skill, letters.train.num_epochs) == ("skills/letters/SKILL.md", 4)
+    assert (target.model, target.retries) == ("other", 3)
     assert load(two, ["train.num_epochs=7"], run="invoices").config.train.num_epochs == 7
 
 
