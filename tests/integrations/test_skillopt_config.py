@@ -114,6 +114,7 @@ def test_its_spellings_of_values_are_taken(load_text, line, section, key, value)
         ("train: {num_epochs: true}", "train.num_epochs: "),
         ("train: {num_epochs: 1.5}", "train.num_epochs: "),
         ("train: {seed: four}", "train.seed: "),
+        ("train: 4", "train: expected a mapping, found 4"),
         ("optimizer: {skill_update_mode: rewrites}", "optimizer.skill_update_mode: "),
         ("out_root: {a: 1}", "env.out_root: expected one value, found a mapping"),
         (

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Evaluation, Gradient, Optimizer, Train
-from skillopt_ci.config.loading import Translation
+from skillopt_ci.config.loading import Translation, shown
 from skillopt_ci.config.reference import fields, homes
 from skillopt_ci.config.yaml import (
     InvalidConfigError,
@@ -186,6 +186,9 @@ def _collected(layers: Iterable[Node]) -> tuple[dict[_Key, Node], Node, dict[str
         flat, structured, rest = dict[_Key, Node](), dict[_Key, Node](), dict[str, Node]()
         for name, node in layer.entries.items():
             if name in _KEYS and (name != "env" or node.entries):
+                if node.value is not None and not isinstance(node.value, Mapping):
+                    text = f"expected a mapping, found {shown((name,), node.value)}"
+                    raise InvalidConfigError([Problem(node.mark, name, text)])
                 structured |= {(name, key): one for key, one in node.entries.items()}
                 marks[name] = node.mark
             elif name in fields(Config):
