@@ -244,6 +244,8 @@ class ModelRole(Section):
             raise ValueError("`env` is for `provider: command`")
         if self.provider in ("azure", "compatible") and self.base_url is None:
             raise ValueError(f"`provider: {self.provider}` needs a base_url")
+        if self.seed and self.provider != "simulated":
+            raise ValueError("`seed` is for `provider: simulated`; write it into `extra_body`")
         if self.extra_body.get("stream"):
             raise ValueError("answers are not streamed: choose a model that needs no `stream`")
         if self.azure is not None and self.provider != "azure":

@@ -92,6 +92,7 @@ def test_what_cannot_be_is_told_with_what_could(complaint, role, words):
         ({"provider": "codex", "temperature": 1}, "a command has no temperature"),
         ({"provider": "copilot", "thinking": True}, "a command has no thinking"),
         ({"provider": "groq", "env": ["A"]}, "`env` is for `provider: command`"),
+        ({"provider": "openai", "seed": 7}, "`seed` is for `provider: simulated`"),
     ],
 )
 def test_a_setting_that_the_provider_lacks_is_refused(fields, words):

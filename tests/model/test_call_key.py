@@ -50,7 +50,6 @@ def test_what_determines_the_answer_changes_the_key(changes):
         {"retries": 0},
         {"max_concurrency": 1},
         {"price": {"input": 1, "output": 1}},
-        {"seed": 7},
         {"base_url": "https://api.openai.com/v1/"},
         {"token_limit_field": "max_tokens"},
     ],
