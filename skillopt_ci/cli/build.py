@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from glob import escape
+from operator import attrgetter
 from pathlib import Path
 
 from skillopt_ci.cli.console import ProgressDisplay
@@ -30,7 +31,7 @@ from skillopt_ci.scorers.check import check_scorers
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, refuse_clashes
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
-from skillopt_ci.training.plan import planned
+from skillopt_ci.training.plan import KEPT, planned
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run
 
@@ -148,10 +149,17 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
         if notes is not None:
             run = replace(run, notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
-            run = as_begun(run)
-            for text in _uncommitted(run, settings.config_file) if locked else ():
+            begun = as_begun(run)
+            lasting = tuple(
+                one for one in settings.overrides if one.partition("=")[0].strip() not in KEPT
+            )
+            if lasting != settings.overrides:  # the run does not keep what is for one command
+                config = load_configured(replace(settings, overrides=lasting)).config
+                later = as_begun(replace(run, config=config)).config
+                begun = replace(begun, kept={key: attrgetter(key)(later) for key in KEPT})
+            for text in _uncommitted(begun, settings.config_file) if locked else ():
                 observer(Note(text, level="warning"))
-            yield run
+            yield begun
 
 
 def as_begun(run: Run) -> Run:
@@ -218,9 +226,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         redact=redact,
         tell=lambda text: observer(Note(text, level="warning")),
     )
-    cache_path = ledger.common_dir / "skillopt-ci" / "calls.sqlite"
-    if config.cache.path is not None:
-        cache_path = root / config.cache.path
+    cache_path = root / (config.cache.path or ledger.common_dir / "skillopt-ci" / "calls.sqlite")
     return Run(
         config=config,
         root=root,

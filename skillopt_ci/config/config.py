@@ -174,8 +174,8 @@ class Optimizer(Section):
     """How proposals become a candidate."""
 
     learning_rate: int = Field(default=6, ge=0)
-    """Maximum edits per step, and per analyst's proposal. If you leave it out and
-    `budget.run` has room for only a few steps, up to 10, falling to half of that."""
+    """Maximum edits per step, and per analyst's proposal. If you leave both rates out
+    and `budget.run` has room for only a few steps, up to 10, falling to half of that."""
     min_learning_rate: int = Field(default=3, ge=0)
     """Maximum edits in the last step, where the schedule ends; at most `learning_rate`."""
     lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "linear"

@@ -59,12 +59,11 @@ def read_layers(file: Path) -> tuple[Node, ...]:
             return tuple(layers)
         base = tree.entries[BASE]
         mark = base.mark
-        if isinstance(base.value, tuple):
-            raise _invalid_base(
-                mark, "expected one file, found a list: let one base build on the next"
-            )
         if not isinstance(base.value, str) or not base.value:
-            raise _invalid_base(mark, "expected the name of one file")
+            raise _invalid_base(
+                mark,
+                f"expected one file, which may build on the next, found {shown((), base.value)}",
+            )
         file = Path(os.path.normpath(file.parent / base.value))
 
 

@@ -432,6 +432,8 @@ class State(Record):
     config_sha256: str
     basis: Basis | None = None
     """What the last step was proposed under."""
+    kept: dict[str, JsonValue] = Field(default_factory=dict, exclude_if=not_)
+    """If `-o` set some of `basis` for one command: what later ones use, by dotted key."""
     heard_notes: tuple[str, ...] = ()
     """Ids of the reviewers' notes that some step was given: none is given twice."""
     confirmed: Confirmed | None = Field(None, exclude_if=not_)

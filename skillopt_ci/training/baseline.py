@@ -134,7 +134,9 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         start: dict[str, object] = {"run": run.config.run, "skill": run.skill_path}
         if run.config.evaluation.confirm:
             start["confirmed"] = Confirmed(sha256=checkout.sha256, step=0)
-        state = State.model_validate({**start, "step": 0, "epoch": 0, "basis": run.basis, **found})
+        state = State.model_validate(
+            {**start, "step": 0, "epoch": 0, "basis": run.basis, "kept": run.kept, **found}
+        )
         files[run.folder.initial_skill] = checkout.skill
     else:
         state = before.model_copy(update=found)

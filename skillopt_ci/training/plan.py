@@ -224,7 +224,7 @@ def shuffled(items: Sequence[Drawn], seed: int) -> list[Drawn]:
 # Unset options are filled in from the run in progress or from the budget.
 
 #: Settings whose default changed or that a budget decides: a run keeps the values it began with.
-_KEPT = (
+KEPT = (
     "train.num_epochs",
     "gradient.failure_only",
     "gradient.analysts",
@@ -253,7 +253,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
     """
     limits, attempts = config.budget.run, sizes_of(config, splits).calls
     if state is not None and state.basis is not None:
-        chosen = _filled(config, {key: _at(state.basis.config, key) for key in _KEPT})
+        chosen = _filled(config, {key: _at(state.basis.config, key) for key in KEPT} | state.kept)
     else:
         chosen = config
         if limits.calls is limits.tokens is limits.cost_usd is None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -298,7 +298,7 @@ class Run(RunnerParts):
 
     ``command_started`` is a reading of ``clock``, in seconds. ``notes`` are reviewers' notes,
     oldest first. ``listen`` receives the trainer's events; ``begun`` waits for an attempt that is
-    being prefetched.
+    being prefetched. ``kept`` is for ``State.kept``.
     """
 
     skill_path: str
@@ -307,6 +307,7 @@ class Run(RunnerParts):
     render: Render
     clock: Callable[[], float]
     command_started: float
+    kept: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[ReviewerNote, ...] = ()
     listen: Callable[[object], None] = silent
     begun: Callable[[AttemptRequest], Awaitable[None]] | None = None

@@ -311,7 +311,8 @@ def commit_decision(
     facts = pick(record, "step epoch usage simulated")
     if isinstance(record, StepRecord):
         if record.basis_sha256 == run.basis_sha256:
-            changes["basis"] = run.basis  # else the configuration changed since it was proposed
+            # else the configuration changed since it was proposed
+            changes |= {"basis": run.basis, "kept": run.kept}
         heard = (note.id for note in record.proposal.reviewer_notes)
         changes["heard_notes"] = (*checkout.state.heard_notes, *heard)
         facts |= pick(record.proposal, "edits=change_count config_sha256")

@@ -36,11 +36,7 @@ def test_root_is_the_folder_of_the_file_that_was_asked_for(write, tmp_path):
     main = write(f"_base_: ../shared/base.yaml\n{roles}", "runs/main.yaml")
     loaded = load(main)
     assert (loaded.root, loaded.file) == (tmp_path / "runs", main)
-
-
-def test_root_is_absolute_for_a_relative_file(load_with, write, tmp_path):
-    load_with()
-    assert load(Path(os.path.relpath(tmp_path / "skillopt.yaml"))).root.is_absolute()
+    assert load(Path(os.path.relpath(main))).root.is_absolute()
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file(complaint):
@@ -84,6 +80,8 @@ def test_values_are_yaml(text, value):
 
 def test_an_override_is_its_own_place():
     assert str(lookup(parse_override("a.b={c: 1}"), ("a", "b", "c")).mark) == "-o a.b"
+    with pytest.raises(ConfigError, match=r"^-o a\.b: not valid YAML"):
+        parse_override("a.b=[1")
 
 
 @pytest.mark.parametrize("text", ["train.seed", "", "=sk-secret", "a..b=1", ".a=1"])
@@ -91,11 +89,6 @@ def test_without_key_or_equals_sign_it_says_what_is_expected(text):
     with pytest.raises(ConfigError, match=r"expected section\.key=value") as caught:
         parse_override(text)
     assert "sk-secret" not in str(caught.value)
-
-
-def test_a_value_that_is_not_yaml_names_the_override():
-    with pytest.raises(ConfigError, match=r"^-o a\.b: not valid YAML"):
-        parse_override("a.b=[1")
 
 
 @pytest.mark.parametrize(
@@ -255,9 +248,9 @@ def test_bases_come_first_and_are_found_beside_the_file_that_names_them(write):
     ("text", "said"),
     [
         ("_base_: skillopt.yaml", "circle"),
-        ("run: a\n_base_: [x.yaml, y.yaml]", r"yaml:2: _base_: expected one file, found a list"),
+        ("run: a\n_base_: [x.yaml, y.yaml]", r"yaml:2: _base_: expected one file, .* found a list"),
         ("run: a\n_base_: nowhere.yaml", r"skillopt\.yaml:2: .*nowhere\.yaml cannot be read"),
-        *((f"_base_: {base}", "expected the name of one file") for base in ("", "4", "{}", "''")),
+        *((f"_base_: {base}", "expected one file, which") for base in ("", "4", "{}", "''")),
         *((text, "expected a mapping of sections") for text in ("- a", "word", "4")),
     ],
 )
@@ -334,16 +327,12 @@ def test_a_run_that_is_not_named_is_asked_for(two, name, said):
         load(two, run=name)
 
 
-def test_the_only_run_needs_no_name(file):
-    file.write_text(f"{COMMON}\nruns: [{{run: one, skill: s.md}}]\n")
-    assert load(file).config.run == "one"
-
-
 @pytest.mark.parametrize("run", [None, "plain"])
-def test_a_file_of_one_run_may_be_named_too(file, run):
-    file.write_text(f"run: plain\nskill: s.md\n{COMMON}")
-    assert load(file, run=run).config.run == "plain"
-    assert run_names(file) == ("plain",)
+def test_the_only_run_may_be_named_or_not(file, run):
+    for text in ("run: plain\nskill: s.md\n", "runs: [{run: plain, skill: s.md}]\n"):
+        file.write_text(text + COMMON)
+        assert load(file, run=run).config.run == "plain"
+        assert run_names(file) == ("plain",)
 
 
 @pytest.mark.parametrize(
