@@ -134,13 +134,13 @@ class Forecast:
         config, each = self.config, self.config.rollout.attempts
         sizes = [len(batch.tasks) * each for batch in plan.batches]
         tasks = len({task.id for batch in plan.batches for task in batch.tasks})
-        attempts = tasks * each
+        attempts = sum(sizes)  # a task that a step draws again is attempted again
         # In the first epoch there are no earlier attempts to reuse.
         rollout = Range(attempts if plan.epoch == 1 else 0, attempts, attempts)
         if analyst_budget(config.optimizer) == 0:
             return {ROLLOUT: rollout, SELECTION: self._selection(0.0)}
         reflected = self._reflection(sizes)
-        self._made += sum(sizes)
+        self._made += attempts
         self._fresh = max(0.0, self._fresh - tasks / self.situation.train)
         return {ROLLOUT: rollout, **reflected, **self._candidate(plan)}
 

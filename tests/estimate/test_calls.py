@@ -44,8 +44,7 @@ def forecast(settings: Config, situation: calls.Situation = SITUATION) -> calls.
 
 
 def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some():
-    assert calls_of(config(), 1)[ROLLOUT] == Range(10, 10, 10)
-    assert calls_of(config(), 3)[ROLLOUT] == Range(0, 10, 10)
+    assert [calls_of(config(), n)[ROLLOUT] for n in (1, 3)] == [Range(10, 10, 10), Range(0, 10, 10)]
 
 
 def test_each_minibatch_is_read_and_its_patches_are_merged_as_often_as_there_are_analysts():
@@ -82,6 +81,7 @@ def test_several_attempts_are_counted_wherever_they_are_made():
     assert forecast(twice).finish()[calls.TEST] == Range(60, 120, 180)
     assert forecast(twice).epoch_end(2)[calls.SLOW_ROLLOUT].high == 80
     assert calls_of(twice)[SELECTION].high == 20
+    assert calls_of(config(train={"batch_size": 15, "accumulation": 3}))[ROLLOUT].low == 15 + 5 + 15
 
 
 def test_a_candidate_is_measured_on_each_task_at_most_once():
