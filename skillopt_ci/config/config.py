@@ -23,7 +23,7 @@ class GateConfig(Section):
     out, a run without a budget of calls, tokens or dollars takes as many as fill
     `model.target.max_concurrency` if that is more."""
     max_type_loss: float | None = Field(default=None, ge=0, le=1)
-    """Reject a candidate if the mean score of any task type falls by more than this."""
+    """Reject a candidate if the mean score of any `task_type` falls by more than this."""
 
 
 class GitHub(Section):
