@@ -14,7 +14,7 @@ import stat
 import sys
 import traceback
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import pairwise
@@ -53,6 +53,12 @@ def read_text(file: Path, encoding: str = "utf-8") -> str:
         said = f"Line {line} is not UTF-8 text: save the file in that encoding"
         raise OSError(errno.EILSEQ, said, str(file)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def located(name: str, root: Path, environ: Mapping[str, str]) -> Path:
+    """The file ``name``: relative to ``root``, or to the home folder if it begins with ``~/``."""
+    home = environ.get("HOME") if name.startswith("~/") else None
+    return Path(home, name[2:]) if home else root / name
 
 
 def is_lfs_pointer(text: str) -> bool:

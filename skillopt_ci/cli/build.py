@@ -34,6 +34,7 @@ from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.plan import KEPT, planned
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run
+from skillopt_ci.util import located
 
 # The configuration and the tasks.
 
@@ -150,11 +151,9 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
             run = replace(run, notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
             begun = as_begun(run)
-            lasting = tuple(
-                one for one in settings.overrides if one.partition("=")[0].strip() not in KEPT
-            )
-            if lasting != settings.overrides:  # the run does not keep what is for one command
-                config = load_configured(replace(settings, overrides=lasting)).config
+            others = tuple(x for x in settings.overrides if x.partition("=")[0].strip() not in KEPT)
+            if others != settings.overrides:  # the run does not keep what is for one command
+                config = load_configured(replace(settings, overrides=others)).config
                 later = as_begun(replace(run, config=config)).config
                 begun = replace(begun, kept={key: attrgetter(key)(later) for key in KEPT})
             for text in _uncommitted(begun, settings.config_file) if locked else ():
@@ -226,7 +225,8 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         redact=redact,
         tell=lambda text: observer(Note(text, level="warning")),
     )
-    cache_path = root / (config.cache.path or ledger.common_dir / "skillopt-ci" / "calls.sqlite")
+    usual = str(ledger.common_dir / "skillopt-ci" / "calls.sqlite")
+    cache_path = located(config.cache.path or usual, root, environ)
     return Run(
         config=config,
         root=root,

@@ -297,8 +297,9 @@ class Cache(Section):
     enabled: bool = True
     """Cache answers, so that no call is paid for twice."""
     path: FileName | None = None
-    """An SQLite file; by default `skillopt-ci/calls.sqlite` inside the repository's `.git`. Clones
-    that train at the same time need one each, or costs are booked to the wrong run."""
+    """An SQLite file; by default `skillopt-ci/calls.sqlite` inside the repository's `.git`; `~` is
+    the home folder. Clones that train at the same time need one each, or costs are booked to the
+    wrong run."""
 
 
 class Git(Section):

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from skillopt_ci.config.models import PLACEHOLDER, Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.retry import TransientFailure
-from skillopt_ci.util import lasting_import, read_text, stray_character
+from skillopt_ci.util import lasting_import, located, read_text, stray_character
 
 NO_KEY = "none"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|CREDENTIAL", re.IGNORECASE)
@@ -125,10 +125,8 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def _key_in_file(section: str, name: str, environ: Mapping[str, str], root: Path) -> str:
-    home = name.startswith("~/") and environ.get("HOME")
-    file = Path(home, name[2:]) if home else root / name
     try:
-        value = read_text(file).strip()
+        value = read_text(located(name, root, environ)).strip()
     except OSError as error:
         raise ModelSetupError(
             f"{section}: {name} cannot be read: {error.strerror}",

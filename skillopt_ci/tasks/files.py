@@ -155,16 +155,11 @@ def _csv_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
 class _Written(float):
     """A number that knows its text, so that references of 3.10 and 3.1 differ."""
 
-    text: str
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __str__(self) -> str:
         return self.text
-
-
-def _written(value: float, text: str) -> _Written:
-    made = _Written(value)
-    made.text = text
-    return made
 
 
 def _decoded(text: str) -> object:
@@ -173,7 +168,7 @@ def _decoded(text: str) -> object:
             text,
             object_pairs_hook=_unique_keys,
             parse_constant=refuse_constant,
-            parse_float=lambda found: _written(float(found), found),
+            parse_float=_Written,
         )
     except json.JSONDecodeError as error:
         lines = error.msg == "Extra data" and error.lineno > 1
@@ -233,7 +228,7 @@ _Loader = loader_of(
 )
 _Loader.add_constructor(
     "tag:yaml.org,2002:float",
-    lambda loader, node: _written(_Loader.construct_yaml_float(loader, node), node.value),  # type: ignore[arg-type]
+    lambda _, node: _Written(node.value),
 )
 
 

@@ -17,6 +17,7 @@ from skillopt_ci.model.types import ChatReply, ChatRequest
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.graders import grader_files
 from skillopt_ci.tasks.task import Task, task_sha256
+from skillopt_ci.util import located
 
 #: Settings of a model role that affect how it is called, not what it answers.
 _TRANSPORT = {*TRANSPORT, "token_limit_field", "structured_output"}
@@ -92,9 +93,6 @@ def run_secrets(
 def keep_secrets(config: Config, root: Path, environ: Mapping[str, str]) -> None:
     roles = config.model.roles.values()
     withhold(name for role in roles for name in role.secret_variables)
-    home = Path(environ.get("HOME") or "/nonexistent")
-    names = [role.api_key_file for role in roles if role.api_key_file]
-    hidden = [home / name[2:] if name.startswith("~/") else root / name for name in names]
-    if config.cache.path is not None:
-        hidden.append(root / config.cache.path)
+    names = (*(role.api_key_file for role in roles), config.cache.path)
+    hidden = [located(name, root, environ) for name in names if name]
     confine(root, environ, hidden=hidden, wanted=not config.rollout.programs_can_read_secrets)

@@ -38,6 +38,7 @@ def test_the_parts_are_those_of_the_configuration(settings, untrained):
         return open_run(replace(settings, overrides=overrides), silent).cache_path
 
     assert cache() == untrained.resolve() / ".git/skillopt-ci/calls.sqlite"
+    assert cache("cache.path=~/calls.db") == Path(settings.environ["HOME"], "calls.db")
     assert cache("cache.path=calls.db") == untrained / "calls.db"
     assert cache("cache.enabled=false") is None
 

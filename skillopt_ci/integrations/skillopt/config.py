@@ -233,9 +233,8 @@ def _refuse(keys: Mapping[_Key, Node], own: Node) -> None:
 
 
 def _flat_home(name: str) -> _Key | None:
-    if name not in FLAT_NAMES and _FLAT_MODEL_KEY.match(name):
-        return ("model", name)
-    return _HOMES.get(name)
+    of_model = name not in FLAT_NAMES and _FLAT_MODEL_KEY.match(name)
+    return ("model", name) if of_model else _HOMES.get(name)
 
 
 def _remark(section: str, name: str, node: Node) -> str:
