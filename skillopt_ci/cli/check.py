@@ -332,6 +332,8 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
             text = f"{path} here differs from {ledger.base}: training starts from what is committed"
             yield Finding("git", "warning", text)
     ledger.preflight(position)
+    if config.git.commits == "api" and ledger.remote is None:
+        yield Finding("git", "error", "git.commits: api needs a remote on GitHub")
     where = f"pushed to {ledger.remote}" if ledger.remote else "kept local (no remote)"
     yield Finding("git", "ok", f"base {ledger.base}; steps are {where}")
     if state is not None:
