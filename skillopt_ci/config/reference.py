@@ -120,7 +120,7 @@ _LONGEST_VALUE = 40
 
 def changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
     """Each key whose value differs, with both values if short: ``train.batch_size (16 → 8)``."""
-    old, new = dict(_leaves(before)), dict(_leaves(after))
+    old, new = dict(leaves(before)), dict(leaves(after))
     changes = []
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key):
@@ -129,10 +129,11 @@ def changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> t
     return tuple(changes)
 
 
-def _leaves(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+def leaves(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """What nested mappings hold, by dotted key."""
     for key, inner in value.items():
         if isinstance(inner, Mapping) and inner:
-            yield from _leaves(inner, f"{prefix}{key}.")
+            yield from leaves(inner, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", inner
 

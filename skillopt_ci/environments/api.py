@@ -30,11 +30,10 @@ from skillopt_ci.config.rollout import ScriptedConfig
 from skillopt_ci.errors import EnvironmentFailure, TaskFileError, UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient
-from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.attempt import AttemptRunner, Runner
 from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.graders import TaskScorers
-from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, Rollout
 from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed

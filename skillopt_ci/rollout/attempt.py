@@ -1,13 +1,13 @@
-"""One attempt at one task: work, store, grade; retry after infrastructure errors."""
+"""Roll out tasks. An attempt at one: work, store, grade; retry after infrastructure errors."""
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import uuid4
 
-from skillopt_ci.aio import shielded
+from skillopt_ci.aio import Slots, map_ordered, shielded, stream
 from skillopt_ci.computer.archive import pack, unpack
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
@@ -32,7 +32,14 @@ from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_
 from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache
-from skillopt_ci.rollout.types import Attempt, AttemptRequest, Rollout, Status, in_attempt
+from skillopt_ci.rollout.types import (
+    Attempt,
+    AttemptRequest,
+    Executor,
+    Rollout,
+    Status,
+    in_attempt,
+)
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
@@ -57,6 +64,50 @@ class Grading(Protocol):
 
     def keeps_computer(self, task: Task) -> bool:
         """Whether grading uses the agent's own computer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Makes attempts at once in ``places``, and here unless there is an ``executor``.
+
+    ``begun`` waits if the same attempt is already being made elsewhere.
+    """
+
+    attempting: "AttemptRunner"
+    places: Slots
+    executor: Executor | None = None
+    begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
+
+    @property
+    def caveat(self) -> str:
+        """What the attempts' computers do not guarantee; empty without computers."""
+        pool = self.attempting.pool
+        return "" if pool is None else pool.computers.caveat
+
+    async def carry_out(
+        self, requests: Iterable[AttemptRequest], done: Callable[[Rollout], None] = silent
+    ) -> tuple[Rollout, ...]:
+        return tuple(
+            await map_ordered(
+                lambda one: self._carry_out(one, done), requests, limit=self.places.limit
+            )
+        )
+
+    def stream(self, requests: Iterable[AttemptRequest]) -> AsyncGenerator[Rollout, None]:
+        return stream(self._carry_out, requests, limit=self.places.limit)
+
+    async def _carry_out(
+        self, request: AttemptRequest, done: Callable[[Rollout], None] = silent
+    ) -> Rollout:
+        if self.begun is not None:
+            await self.begun(request)
+        async with self.places:
+            if self.executor is None:
+                rollout = await self.attempting(request)
+            else:
+                rollout = await self.executor(request, self.attempting)
+        done(rollout)
+        return rollout
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from skillopt_ci.config.base import Section
 from skillopt_ci.config.config import Config, Optimizer, Train
+from skillopt_ci.config.reference import leaves
 from skillopt_ci.config.scorers import RubricScorer, parts_of
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.evidence import LearningRateRecord
@@ -253,7 +254,8 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
     """
     limits, attempts = config.budget.run, sizes_of(config, splits).calls
     if state is not None and state.basis is not None:
-        chosen = _filled(config, {key: _at(state.basis.config, key) for key in KEPT} | state.kept)
+        recorded = dict(leaves(state.basis.config))
+        chosen = _filled(config, {key: recorded.get(key) for key in KEPT} | state.kept)
     else:
         chosen = config
         if limits.calls is limits.tokens is limits.cost_usd is None:
@@ -284,13 +286,6 @@ def _within_calls(config: Config, splits: Splits, calls: int, attempts: int) -> 
         return chosen
     rates = {"optimizer.learning_rate": rate, "optimizer.min_learning_rate": rate // 2}
     return _filled(chosen, rates)
-
-
-def _at(value: Any, key: str) -> Any:
-    """What nested mappings hold at a dotted key; None if they hold nothing."""
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _filled(config: Config, found: Mapping[str, object]) -> Config:

@@ -1,6 +1,7 @@
 """Everything that training a run needs, assembled once and passed to every stage."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
@@ -10,12 +11,16 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
-from skillopt_ci.agents.build import build_solver
+from skillopt_ci.agents.builtin import AgentSolver
+from skillopt_ci.agents.cli_agents import ExternalSolver
+from skillopt_ci.agents.manual import HumanSolver, ScriptedSolver, StreamTerminal
+from skillopt_ci.agents.skill_files import read_skill_folder
 from skillopt_ci.aio import Slots
+from skillopt_ci.config import rollout
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.reference import influences, recordable
-from skillopt_ci.config.rollout import ChatConfig, ExternalConfig, LocalExecutor
 from skillopt_ci.environments.api import grade
+from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
@@ -27,14 +32,13 @@ from skillopt_ci.model.types import Account, ChatClient, Role, Usage, total
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.rollout.attempt import AttemptRunner, Grading
+from skillopt_ci.rollout.attempt import AttemptRunner, Grading, Runner
 from skillopt_ci.rollout.computer_pool import ComputerPool
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.events import EventLog, Recorder, event_file
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.limits import LimitedClient
-from skillopt_ci.rollout.runner import Runner
-from skillopt_ci.rollout.solver import Solver
+from skillopt_ci.rollout.solver import ChatSolver, Solver
 from skillopt_ci.rollout.store import AttemptCache, AttemptStore
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, Executor
 from skillopt_ci.scorers.base import Score
@@ -76,7 +80,7 @@ class RunnerParts:
         if self.places is not None and (common := self.places.common) is not None:
             files = [[file.name, file.content] for file in common.files]
             facts["task"] = [common.block.model_dump(mode="json", exclude={"files"}), files]
-        if not isinstance(settings.solver, ChatConfig):
+        if not isinstance(settings.solver, rollout.ChatConfig):
             solver = build_solver(self.config, Unasked(), self.prompts, self.root, self.environ)
             facts["solver"] = {
                 "name": solver.name,
@@ -131,7 +135,7 @@ class Equipment:
                     store = await AttemptStore.opened(parts.attempts_path, parts.observer)
                     self.store = self._resources.enter_context(closing(store))
                 # external programs' calls do not go through ours
-                external = isinstance(parts.config.rollout.solver, ExternalConfig)
+                external = isinstance(parts.config.rollout.solver, rollout.ExternalConfig)
                 both = (self._models.cache, self.store if external else None)
                 self._caches += filter(None, both)
             return self._models
@@ -218,7 +222,7 @@ class Equipment:
             )
             executor: Executor | None = None
             settings = run.config.rollout.executor
-            if not isinstance(settings, LocalExecutor):
+            if not isinstance(settings, rollout.LocalExecutor):
                 if self._elsewhere is None:
                     make = resolve_name(_EXECUTORS[settings.type])
                     self._elsewhere = make(run, settings, solver, self._resources)
@@ -232,6 +236,30 @@ class OpenModels:
     client: ChatClient
     runner: Runner
     meter: Meter
+
+
+def build_solver(
+    config: Config, client: ChatClient, prompts: Prompts, root: Path, environ: Mapping[str, str]
+) -> Solver:
+    """Raises ModelSetupError, or SkillError for an unusable skill folder."""
+    match config.rollout.solver:
+        case rollout.ChatConfig():
+            return ChatSolver(client, prompts)
+        case rollout.AgentConfig() as settings:
+            if config.model.target.provider == "command":
+                raise ModelSetupError(
+                    "model.target: a command cannot call the tools of the built-in agent.",
+                    hint="Run an agent that has its own tools with "
+                    "`rollout.solver: {type: external}`.",
+                )
+            return AgentSolver(client, prompts, settings)
+        case rollout.ExternalConfig() as settings:
+            folder = read_skill_folder(root / config.skill)
+            return ExternalSolver(settings, prompts, folder, root.resolve(), environ)
+        case rollout.ScriptedConfig() as settings:
+            return ScriptedSolver(settings)
+        case rollout.HumanConfig() as settings:
+            return HumanSolver(settings, StreamTerminal(sys.stdin, sys.stderr))
 
 
 def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple[Solver, Grading]:

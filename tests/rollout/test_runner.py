@@ -14,9 +14,8 @@ from skillopt_ci.errors import BudgetExhausted, ModelSetupError
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.attempt import AttemptRunner
+from skillopt_ci.rollout.attempt import AttemptRunner, Runner
 from skillopt_ci.rollout.graders import TaskScorers
-from skillopt_ci.rollout.runner import Runner
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, MakeAttempt, Rollout, Status
 from skillopt_ci.scorers.code import Functions

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_ci.agents.build import build_solver
 from skillopt_ci.agents.cli_agents import ExternalSolver
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.models import ModelRole
@@ -11,6 +10,7 @@ from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import Role
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.solver import Solver
+from skillopt_ci.training.run_context import build_solver
 
 SIMULATED = {"provider": "simulated", "model": "simulated-target"}
 
