@@ -1,18 +1,39 @@
 """A scripted chat server on a real socket, and the requests and settings to reach it with."""
 
+import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from http_server import Handler, http_server
 
-from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.messages import Message
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.build import open_router
 from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Usage
+
+
+def answers(
+    models: Models,
+    *requests: ChatRequest,
+    environ: Mapping[str, str] = {},
+    meter: Meter | None = None,
+    at_once: bool = False,
+    **opened: Any,
+) -> list[ChatReply]:
+    """Ask through all that a run puts around a client."""
+
+    async def asked() -> list[ChatReply]:
+        async with open_router(models, environ, **opened) as router:
+            asking = map(router.for_work("step 1", meter or Meter()).complete, requests)
+            return await asyncio.gather(*asking) if at_once else [await one for one in asking]
+
+    return asyncio.run(asked())
 
 
 @dataclass(frozen=True)

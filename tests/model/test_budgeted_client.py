@@ -120,22 +120,19 @@ def test_prompts_and_answers_carry_no_secret(scripted):
     assert asked.messages[0].content == f"use {HIDDEN}"
 
 
-def test_errors_carry_no_secret_and_stay_what_they_are(scripted):
+def test_errors_carry_no_secret_and_stay_what_they_are(ask, scripted):
     refusal = ModelRefusal(f"no {SECRET}", hint=f"try {SECRET}", usage=Usage(1, 7))
-    request = ChatRequest(Role.TARGET, "rollout", (Message("user", "hi"),))
     with pytest.raises(ModelRefusal) as caught:
-        redacted(scripted(refusal), request)
+        redacted(scripted(refusal), ask())
     assert str(caught.value) == f"no {HIDDEN}\ntry {HIDDEN}"
     assert SECRET not in repr(caught.value)
     assert caught.value.usage == Usage(1, 7)
 
 
-def test_what_holds_no_secret_passes_unchanged(scripted):
-    reply = ChatReply("plain", "stop", "m", Usage(1))
-    request = ChatRequest(Role.JUDGE, "judge", (Message("user", "hi"),))
-    inner = scripted(reply)
-    assert redacted(inner, request) == reply
-    assert inner.asked == [request]
+def test_what_holds_no_secret_passes_unchanged(ask, scripted, reply):
+    inner = scripted(reply("plain"))
+    assert redacted(inner, ask()) == reply("plain")
+    assert inner.asked == [ask()]
 
 
 class Counting:

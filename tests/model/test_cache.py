@@ -13,7 +13,6 @@ from filelock import FileLock
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.model.cache import CachedCall, CallCache
 from skillopt_ci.model.types import ChatReply, Usage
-from skillopt_ci.progress import Note
 from skillopt_ci.rollout.store import AttemptStore
 
 REPLY = ChatReply("é 🎓 \ud800", "stop", "m", Usage(calls=1, prompt_tokens=3, cost_usd=None))
@@ -78,7 +77,6 @@ def test_an_unusable_file_is_moved_aside_with_a_warning(path, spoil):
     with closing(CallCache(path, events.append)) as cache:
         cache.put("key", REPLY, paid_by="a")
     assert path.with_name("calls.sqlite.aside").exists()
-    assert isinstance(events[0], Note)
     assert events[0].level == "warning"
     assert str(path) in events[0].text
 

@@ -15,12 +15,9 @@ from programs import write_program
 
 from skillopt_ci.config.models import Azure, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
-from skillopt_ci.messages import Message
 from skillopt_ci.model import access
 from skillopt_ci.model.access import api_key, required_variable, resolved_key_values, signed_in
-from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_router
-from skillopt_ci.model.types import ChatRequest, Role
+from tests.model.conftest import answers
 
 
 def config(**changes: Any) -> ModelRole:
@@ -205,21 +202,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, list[str
 
 @pytest.mark.integration
 @pytest.mark.parametrize("version", [None, "2024-12-01-preview"])
-def test_a_machine_vouches_for_every_call(machine, version):
+def test_a_machine_vouches_for_every_call(machine, ask, version):
     with serving() as api:
         api.key = "token-1"
         azure = Azure(auth="managed_identity", client_id="abc", api_version=version)
-        role = ModelRole(provider="azure", model="m", base_url=api.url, azure=azure)
-        request = ChatRequest(Role.TARGET, "rollout", (Message("user", "hi"),))
-
-        async def run() -> str:
-            models = Models(target=role, optimizer=role)
-            async with open_router(models, {}) as router:
-                client = router.for_work("s", Meter())
-                await client.complete(request)
-                return (await client.complete(request)).text
-
-        assert asyncio.run(run()) == "hello"
+        role = config(provider="azure", base_url=api.url, azure=azure)
+        replies = answers(Models(target=role, optimizer=role), ask(), ask())
+        assert [reply.text for reply in replies] == ["hello"] * 2
         assert [headers["authorization"] for headers in api.headers] == ["Bearer token-1"] * 2
     assert (len(machine), machine[0]["client_id"]) == (1, ["abc"])
     assert machine[0]["resource"] == ["https://cognitiveservices.azure.com"]

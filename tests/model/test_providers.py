@@ -1,6 +1,5 @@
 """Every provider's client against servers that hold it to the provider's own types and rules."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,9 +12,6 @@ from skillopt_ci.config.models import PROVIDERS, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.model import types
-from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.build import open_router
-from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -23,6 +19,8 @@ from skillopt_ci.model.types import (
     ModelUnavailable,
     RequestTooLarge,
 )
+from skillopt_ci.progress import silent
+from tests.model.conftest import answers
 
 pytestmark = pytest.mark.integration
 
@@ -80,16 +78,9 @@ def request(*messages: Message, **changes: Any) -> ChatRequest:
 
 
 def ask(config: ModelRole, *requests: ChatRequest, events: Any = None) -> list[ChatReply]:
-    """Answers in turn, through all that a run puts around a client."""
-
-    async def run() -> list[ChatReply]:
-        models = Models(target=config, optimizer=config)
-        observe = (lambda _: None) if events is None else events.append
-        async with open_router(models, {"KEY": "sk-test"}, observe=observe) as router:
-            client = router.for_work("s", Meter())
-            return [await client.complete(one) for one in requests]
-
-    return asyncio.run(run())
+    models = Models(target=config, optimizer=config)
+    observe = silent if events is None else events.append
+    return answers(models, *requests, environ={"KEY": "sk-test"}, observe=observe)
 
 
 def test_a_conversation_is_understood(api, family):
@@ -358,7 +349,6 @@ def test_a_server_s_wish_to_wait_is_heard(api, family):
     api.will(error, 429, headers={"retry-after-ms": "17000"})
     with pytest.raises(ModelUnavailable) as caught:
         ask(role(api, family), request())
-    assert isinstance(caught.value.__cause__, TransientFailure)
     assert caught.value.__cause__.retry_after == 17
 
 
@@ -367,7 +357,6 @@ def test_a_wish_in_the_body_of_an_error_is_heard(api):
     api.will([{"error": {"code": 429, "message": "Quota exceeded.", "details": [wish]}}], 429)
     with pytest.raises(ModelUnavailable) as caught:
         ask(role(api, FAMILIES[0]), request())
-    assert isinstance(caught.value.__cause__, TransientFailure)
     assert caught.value.__cause__.retry_after == 34
 
 

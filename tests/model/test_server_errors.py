@@ -2,12 +2,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skillopt_ci.config.models import PROVIDERS, Azure, ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
-from skillopt_ci.messages import well_formed
 from skillopt_ci.model.anthropic_provider import read_message
 from skillopt_ci.model.openai_provider import chat_body, read_reply, read_response
 from skillopt_ci.model.providers import settings_of
@@ -216,9 +213,7 @@ def body(message: dict[str, Any], finish: str | None = "stop", **more: Any) -> b
 
 
 def read(ask: Any, content: bytes) -> ChatReply:
-    answer = read_reply(content, ask("12345678"), CONFIG)
-    assert isinstance(answer, ChatReply)
-    return answer
+    return read_reply(content, ask("12345678"), CONFIG)
 
 
 def test_usage_is_read_in_full(ask):
@@ -316,7 +311,6 @@ def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(ask,
 def test_minimax_says_its_errors_with_status_200(ask, code, status, kind):
     told = {"choices": None, "base_resp": {"status_code": code, "status_msg": "why"}}
     answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
-    assert isinstance(answer, ServerError)
     assert (answer.status, answer.code, answer.message) == (status, kind, f"why ({code})")
 
 
@@ -324,12 +318,9 @@ def test_minimax_says_its_errors_with_status_200(ask, code, status, kind):
 def test_minimax_error_beside_an_empty_message_is_an_error(ask, content):
     choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
     told = {"choices": [choice], "base_resp": {"status_code": 1004, "status_msg": "login fail"}}
-    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
-    assert isinstance(answer, ServerError)
-    assert answer.status == 401
+    assert read_reply(json.dumps(told).encode(), ask(), CONFIG).status == 401
     choice["message"] = {"role": "assistant", "content": "said all the same"}
-    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
-    assert isinstance(answer, ChatReply)
+    assert read(ask, json.dumps(told).encode()).text == "said all the same"
 
 
 @pytest.mark.parametrize("reader", [read_reply, read_response, read_message])
@@ -353,10 +344,4 @@ def test_an_error_that_is_a_text_is_told(ask, reader):
 def test_an_error_in_a_good_status_is_an_error(ask, reader, fields, status):
     told = {"type": "error", "error": {"message": "why", **fields}}
     answer = reader(json.dumps(told).encode(), ask(), CONFIG)
-    assert isinstance(answer, ServerError)
     assert (answer.status, answer.message) == (status, "why")
-
-
-@given(st.text(st.characters()))
-def test_any_text_becomes_encodable(text):
-    assert well_formed(text).encode() is not None
