@@ -101,7 +101,6 @@ def answering(*endings: object) -> object:
 def writing(text: str, limit: types.Limit | None = None) -> object:
 
     async def work(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        assert place.computer is not None
         await place.computer.write("result.txt", text.encode())
         yield types.ToolUsed(ToolCall("1", "write", "{}"), "written")
         yield Attempt((), "see result.txt", limit=limit, usage=PAID)
@@ -191,7 +190,6 @@ def test_work_on_a_computer_is_graded_on_another_one():
 
 def test_time_is_up_and_the_artifacts_count():
     async def hangs(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        assert place.computer is not None
         await place.computer.write("result.txt", b"done\n")
         yield ModelSaid(Message("assistant", "nearly"), PAID)
         pass_time(60)
@@ -207,7 +205,6 @@ def test_time_is_up_and_the_artifacts_count():
 
 def test_files_and_setup_are_there_before_the_work():
     async def looks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        assert place.computer is not None
         shown = await place.computer.run(["cat", "a.txt", "b.txt"], timeout=60)
         yield Attempt((), shown.stdout)
 
@@ -249,7 +246,6 @@ def test_the_solver_hears_why_there_is_no_submission_yet():
     faults = []
 
     async def asks(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        assert place.computer is not None
         faults.append(await place.check_submission())
         await place.computer.write("out.txt", b"")
         faults.append(await place.check_submission())
@@ -442,7 +438,6 @@ def test_work_is_made_again_if_its_own_computer_has_to_grade_it(store):
     """A stored attempt has its workspace, and not the rest of the computer."""
 
     async def works_at_home(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        assert place.computer is not None
         await place.computer.write("/home/agent/result.txt", b"done\n")
         yield Attempt((), "see there", usage=PAID)
 

@@ -29,7 +29,10 @@ HALF = "<testsuite><testcase name='a'/><testcase name='b'><failure/></testcase><
 
 
 def scorers_of(
-    spec: ScorerSpec, root: Path = Path(), pool: ComputerPool | None = PLACES, **limits: float
+    spec: ScorerSpec | None,
+    root: Path = Path(),
+    pool: ComputerPool | None = PLACES,
+    **limits: float,
 ) -> TaskScorers:
     made = AttemptLimits.model_validate(limits)
     functions = Functions({})
@@ -442,13 +445,9 @@ def test_any_bytes_are_a_report_or_a_grader_error(content):
     assert passed >= 1
 
 
-def scorers(default: ScorerSpec | None) -> TaskScorers:
-    return TaskScorers(default, judge=None, root=Path(), functions=Functions({}))
-
-
 def test_the_task_s_own_scorer_goes_before_the_run_s():
     task = make_task("a", references=("two words",), scorer=F1Scorer(type="f1"))
     two = Attempt((), "two")
-    assert 0 < asyncio.run(scorers(ExactScorer(type="exact")).grade(task, two)).soft < 1
+    assert 0 < asyncio.run(scorers_of(ExactScorer(type="exact")).grade(task, two)).soft < 1
     with pytest.raises(GraderError, match="'a' has no scorer"):
-        asyncio.run(scorers(None).grade(make_task("a"), two))
+        asyncio.run(scorers_of(None).grade(make_task("a"), two))

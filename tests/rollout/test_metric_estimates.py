@@ -16,8 +16,6 @@ from skillopt_ci.rollout.types import Status
 from skillopt_ci.stats import t_quantile, wilson
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
-
-
 SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from([0.0, 0.5, 1.0]))
 #: Values, each with one of a few clusters.
 CLUSTERED = st.lists(st.tuples(st.floats(0, 1), st.sampled_from("abcd")), min_size=1, max_size=40)
@@ -52,7 +50,6 @@ def test_the_standard_error_is_scipys(values):
 @given(VALUES.filter(lambda values: stdev(values) > 1e-6))
 def test_the_interval_is_that_of_students_t(values):
     found = estimate_mean(values).interval
-    assert found is not None
     error = scipy.stats.sem(values)
     expected = scipy.stats.t.interval(0.95, len(values) - 1, np.mean(values), error)
     assert (found.low, found.high) == pytest.approx(expected, rel=1e-7, abs=1e-9)
@@ -71,7 +68,6 @@ STATSMODELS = [
 def test_clustered_errors_are_those_of_statsmodels(values, clusters, error, interval):
     found = estimate_mean(values, list(clusters))
     assert found.standard_error == pytest.approx(error, rel=1e-9)
-    assert found.interval is not None
     assert (found.interval.low, found.interval.high) == pytest.approx(interval, rel=1e-7)
     assert found.clusters == len(set(clusters))
 
@@ -105,7 +101,6 @@ def test_shares_have_intervals_within_0_and_1(drawn, grouped):
 
 def test_right_answers_throughout_are_no_certainty():
     found = estimate_mean([1.0] * 10, shares=True).interval
-    assert found is not None
     assert (round(found.low, 4), found.high) == (0.7225, 1.0)
 
 
@@ -126,20 +121,11 @@ def test_pass_at_k_from_fewer_attempts_is_unknown():
     assert mean_pass([], 1, pass_at_k) is None
 
 
-def test_pass_at_1_is_the_mean():
-    assert mean_pass([(4, 1), (4, 4)], 1, pass_at_k) == pytest.approx((0.25 + 1) / 2)
-
-
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_quartiles_are_numpys(values):
     found = metrics.quartiles(values)
-    assert found is not None
     expected = np.percentile(values, [25, 50, 75])
     assert (found.low, found.median, found.high) == pytest.approx(tuple(expected), abs=1e-6)
-
-
-def test_no_values_have_no_quartiles():
-    assert metrics.quartiles([]) is None
 
 
 ATTEMPTS = st.lists(st.floats(0, 1), min_size=1, max_size=5)

@@ -40,17 +40,13 @@ def test_an_attempt_survives_the_process(tmp_path):
     with closing(AttemptStore(file)) as store:
         store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="step 1")
     with closing(AttemptStore(file)) as store:
-        found = store.get(KEY)
-    assert found is not None
-    assert (found.attempt, found.usage, found.paid_by) == (WORKED, USED, "step 1")
+        assert store.get(KEY) == StoredAttempt(WORKED, USED, "step 1")
 
 
 def test_the_first_one_stands(store):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="one")
     store.put(KEY, replace(WORKED, reason="other"), b"", usage=Usage(), paid_by="two")
-    found = store.get(KEY)
-    assert found is not None
-    assert (found.attempt, found.paid_by) == (WORKED, "one")
+    assert store.get(KEY) == StoredAttempt(WORKED, USED, "one")
 
 
 def test_grades_are_kept_by_scorer(store):
@@ -64,9 +60,7 @@ def test_unclaimed_attempts_can_be_claimed_once(store):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
     assert store.is_paid_by("step 1", KEY, "")
     assert not store.is_paid_by("step 2", KEY, "")
-    found = store.get(KEY)
-    assert found is not None
-    assert found.paid_by == "step 1"
+    assert store.get(KEY).paid_by == "step 1"
 
 
 def test_attempts_travel_in_lines_with_their_grades(store, tmp_path):
@@ -130,9 +124,7 @@ def test_whatever_was_said_and_left_is_found_again(store, text, left):
 
 def test_half_a_surrogate_pair_is_marked_and_not_fatal(store):
     store.put(KEY, Attempt((), "a\ud800b"), b"", usage=Usage(), paid_by="")
-    found = store.get(KEY)
-    assert found is not None
-    assert found.attempt.response == "a?b"
+    assert store.get(KEY).attempt.response == "a?b"
 
 
 def test_artifacts_that_are_damaged_are_no_artifacts():

@@ -61,6 +61,18 @@ def do(
     return virtual_time.run(done), told
 
 
+def doing(*deeds: Step | Attempt | Exception) -> Work:
+    """A solver's behaviour: it tells these in turn, and raises those that are errors."""
+
+    async def work(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        for deed in deeds:
+            if isinstance(deed, Exception):
+                raise deed
+            yield deed
+
+    return work
+
+
 async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
     yield Asked((Message("system", "work"), Message("user", task.id)))
     for number in range(1_000):
@@ -70,16 +82,9 @@ async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]
 
 
 def test_what_is_told_makes_the_conversation():
-    async def finishes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        yield Asked((Message("user", "Do it."),))
-        yield said("I look.")
-        yield used("ls")
-        yield Nudged("Go on.")
-        yield Told("plan", "first this")
-        yield said("Done.")
-        yield Attempt((), "the answer", n_turns=2)
-
-    worked, told = do(finishes)
+    asked, plan = Asked((Message("user", "Do it."),)), Told("plan", "first this")
+    steps = (asked, said("I look."), used("ls"), Nudged("Go on."), plan, said("Done."))
+    worked, told = do(doing(*steps, Attempt((), "the answer", n_turns=2)))
     assert [(one.role, one.content) for one in worked.messages] == [
         ("user", "Do it."),
         ("assistant", "I look."),
@@ -89,7 +94,7 @@ def test_what_is_told_makes_the_conversation():
     ]
     assert worked.usage == CALL + CALL
     assert (worked.ending, worked.response, worked.limit) == ("done", "the answer", None)
-    assert len(told) == 6
+    assert told == [*steps]
 
 
 @pytest.mark.parametrize(
@@ -132,9 +137,7 @@ def test_a_call_beyond_the_limit_is_not_even_made():
 
 
 def test_a_limit_that_the_solver_names_itself_is_kept():
-    async def graceful(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        yield Attempt((), "as far as I came", limit=Limit.TOKENS)
-
+    graceful = doing(Attempt((), "as far as I came", limit=Limit.TOKENS))
     assert do(graceful)[0].limit is Limit.TOKENS
 
 
@@ -146,36 +149,17 @@ def test_without_limits_work_takes_its_time():
     assert do(slow, None)[0].response == "late"
 
 
-async def nothing(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-    yield said("hello")
-
-
-async def twice(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-    yield Attempt((), "one")
-    yield Attempt((), "two")
-
-
-async def crashes(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-    yield said("hello")
-    raise AgentError("exit status 3")
-
-
-async def refused(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-    yield said("hello")
-    raise types.ModelRefusal("content filter")
-
-
 @pytest.mark.parametrize(
-    ("behaviour", "ending", "reason"),
+    ("deeds", "ending", "reason"),
     [
-        (nothing, "agent_error", "without a result"),
-        (twice, "agent_error", "after its result"),
-        (crashes, "agent_error", "exit status 3"),
-        (refused, "refused", "content filter"),
+        ([said("hello")], "agent_error", "without a result"),
+        ([Attempt((), "one"), Attempt((), "two")], "agent_error", "after its result"),
+        ([said("hello"), AgentError("exit status 3")], "agent_error", "exit status 3"),
+        ([said("hello"), types.ModelRefusal("content filter")], "refused", "content filter"),
     ],
 )
-def test_a_solver_that_breaks_is_an_outcome_of_its_own(behaviour, ending, reason):
-    worked, _ = do(behaviour)
+def test_a_solver_that_breaks_is_an_outcome_of_its_own(deeds, ending, reason):
+    worked, _ = do(doing(*deeds))
     assert worked.ending == ending
     assert reason in worked.reason
 
@@ -189,12 +173,8 @@ def test_a_solver_that_breaks_is_an_outcome_of_its_own(behaviour, ending, reason
     ],
 )
 def test_any_other_failure_ends_the_run_and_names_the_solver(failure, kind):
-    async def fails(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
-        yield said("hello")
-        raise failure
-
     with pytest.raises(kind, match=str(failure)) as raised:
-        do(fails)
+        do(doing(said("hello"), failure))
     if kind is UsageError:
         assert "environment: the solver test raised" in str(raised.value)
         assert f"({__file__}:" in str(raised.value)
