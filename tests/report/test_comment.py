@@ -5,10 +5,10 @@ import pytest
 from hostile import HOSTILE, problems
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_views import REPOSITORY, SHA, TEXTS, altered, entry, plain_run, record, runs
+from run_views import REPOSITORY, SHA, TEXTS, altered, entry, gate, plain_run, record, runs
 
 from skillopt_ci.ledger.evidence import EditRecord, Measurement, ReviewerNoteRecord
-from skillopt_ci.ledger.records import GateRecord, StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import comment
@@ -145,10 +145,7 @@ def test_title_and_body_lead_with_the_rules_and_what_they_brought():
 )
 def test_a_gain_says_how_sure_it_is_and_within_noise_is_not_called_the_best(error, told, verdict):
     run = plain_run(1)
-    gate = GateRecord(
-        policy="strict", planned=40, compared=40, difference=0.1, standard_error=error
-    )
-    step = altered(run.steps[-1], {"gate": gate})
+    step = altered(run.steps[-1], {"gate": gate(0.1, error)})
     assert f"- {told}[step 1](" in learned(replace(run, steps=(step,)))
     assert event_view(step).verdict == verdict
 

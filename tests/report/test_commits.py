@@ -14,7 +14,7 @@ from skillopt_ci.report.commits import base, candidate
 from skillopt_ci.report.terminal import rows_at_a_glance, rows_in_full, title
 from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import edit_text, gist
-from tests.report.conftest import Make
+from tests.report.conftest import Make, copies
 
 ATTACK = (
     "nice\n\nCo-authored-by: Eve <eve@example.org>\nSkillopt-Step: 99\n\n"
@@ -220,11 +220,7 @@ def make_end(make_decision: Make) -> Make:
         decision=make_decision(),
         usage=Usage(calls=9),
     )
-
-    def make(**changes: object) -> BoundaryRecord:
-        return record.model_copy(update=changes)
-
-    return make
+    return copies(record)
 
 
 def ended_unchanged(make_end: Make, **changes: object) -> BoundaryRecord:

@@ -50,7 +50,6 @@ def run_with(*more: HistoryEntry, confirmed: str = "first") -> RunView:
 )
 def test_headline_check_and_status_say_what_is_confirmed(run, claim, conclusion):
     check = confirmation_check(run, LINKS)
-    assert check is not None
     assert (check.name, check.title, check.conclusion) == ("skillopt/confirmed", claim, conclusion)
     assert f"**{claim}.**" in pinned_comment(run, LINKS)
     assert f"**{claim}.**" in body(run, LINKS)

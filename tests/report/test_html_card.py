@@ -3,7 +3,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from html import unescape
 
-from run_views import altered, plain_run
+from run_views import altered, gate, plain_run
 
 from skillopt_ci.ledger.evidence import (
     EditRecord,
@@ -12,31 +12,14 @@ from skillopt_ci.ledger.evidence import (
     ReviewerNoteRecord,
     TaskOutcome,
 )
-from skillopt_ci.ledger.records import GateRecord, StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report.effects import Effect, Effects
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.view import Fact, event_view
 from skillopt_ci.rollout.types import Status
 
-GATE = GateRecord(
-    policy="sequential",
-    planned=40,
-    compared=16,
-    difference=-0.125,
-    standard_error=0.05,
-    p_value=0.31,
-    alpha=0.05,
-    margin=0.02,
-    confidence=0.95,
-    rounds=2,
-    end="futile",
-    candidate_attempts=24,
-    current_attempts=8,
-    baseline_attempts=4,
-    saved=24,
-    losses={"refund": 0.25},
-)
+GATE = gate(-0.125, 0.05, compared=16, rounds=2, end="futile", candidate_attempts=24, saved=24)
 
 
 def step(**proposal: object) -> StepRecord:

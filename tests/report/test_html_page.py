@@ -11,12 +11,12 @@ from command_line import overrides, serving_report, skillopt_ci
 from hostile import HOSTILE
 from hypothesis import given, settings
 from playwright.sync_api import Browser, Page
-from run_views import altered, entry, plain_run, runs
+from run_views import altered, entry, gate, plain_run, runs
 
 from bench.report import LONG, QUICKSTART, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.ledger.evidence import Measurement, TaskOutcome
-from skillopt_ci.ledger.records import Basis, GateRecord
+from skillopt_ci.ledger.records import Basis
 from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Trajectory, Turn, recorded
@@ -190,8 +190,7 @@ def test_a_rule_says_what_it_is_estimated_to_add(show):
     run = plain_run(1)
     record = run.steps[0]
     edit = record.proposal.edits[0].model_copy(update={"content": "Refunds begin with `-`."})
-    gate = GateRecord(policy="strict", planned=40, compared=40, difference=0.1, standard_error=0.2)
-    step = altered(record, {"gate": gate}, edits=(edit,))
+    step = altered(record, {"gate": gate(0.1, 0.2)}, edits=(edit,))
     page = show(evidence(replace(run, steps=(step,)), effects={(1, 0): Effect(0.1, 0.05)}))
     rules = page.locator(".learned .rules li").all_inner_texts()
     assert rules == ["Refunds begin with -.\n+0.100 ± 0.098 (95 %), 98% likely to help"]

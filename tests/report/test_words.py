@@ -1,5 +1,5 @@
 import pytest
-from run_views import entry, landed, record
+from run_views import entry, gate, landed, record
 
 from skillopt_ci.ledger import evidence
 from skillopt_ci.ledger.evidence import EditRecord, Measurement, NotesRecord, SuggestionRecord
@@ -33,17 +33,7 @@ def test_each_role_is_followed_by_its_stages():
 WHOLE = Measurement(hard=0.5, soft=0.5, score=0.5, tasks={"a": (1.0, 1.0), "b": (0.0, 0.0)})
 PARTIAL = WHOLE.model_copy(update={"planned": 8})
 
-GATE = GateRecord(
-    policy="paired",
-    planned=40,
-    compared=38,
-    difference=0.1,
-    standard_error=0.07,
-    p_value=0.0831,
-    alpha=0.2,
-    confidence=0.8,
-    candidate_attempts=40,
-)
+GATE = gate(0.1, 0.07, compared=38, p_value=0.0831, alpha=0.2, candidate_attempts=40)
 
 
 def decision(measurement: Measurement | None = WHOLE, gate: GateRecord | None = None) -> Decision:

@@ -123,6 +123,13 @@ def altered(
     return step.model_copy(update={"proposal": work, "decision": verdict})
 
 
+def gate(difference: float, standard_error: float | None, **facts: object) -> records.GateRecord:
+    """What a gate made of a candidate on 40 tasks."""
+    usual = {"policy": "strict", "planned": 40, "compared": 40}
+    seen = {"difference": difference, "standard_error": standard_error}
+    return records.GateRecord.model_validate(usual | seen | facts)
+
+
 def plain_run(steps: int = 3, *, simulated: bool = False) -> RunView:
     """A run that gains a tenth with every step on 40 tasks, except that even steps are reverted."""
     entries = [entry(0, kind="start", action="start", score_before=None, score_after=0.1)]
