@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from config_files import COMMON, TWO_RUNS
 
 from skillopt_ci.cli.check import check_run
 from skillopt_ci.cli.findings import Finding
@@ -328,19 +329,6 @@ def test_a_damaged_record_of_the_run_is_an_error(fresh, git, state):
     assert "state.json" in errors(look(fresh))["git"]
 
 
-CONFIG = """\
-tasks: {train: a.jsonl, selection: b.jsonl}
-model: {target: {provider: simulated, model: m}, optimizer: {provider: simulated, model: m}}
-"""
-
-
-TWO = f"""{CONFIG}
-runs:
-  - {{run: invoices, skill: skills/invoices/SKILL.md}}
-  - {{run: letters, skill: skills/letters/SKILL.md}}
-"""
-
-
 @pytest.fixture
 def place(tmp_path: Path, git: Callable[..., str]) -> Path:
     git(tmp_path, "init", "--quiet")
@@ -358,7 +346,7 @@ def test_skills_and_their_runs(cli, place):
     skill(place, "AGENTS.md")
     (place / "api").mkdir()
     (place / "api" / "AGENTS.md").symlink_to("../skills/letters/SKILL.md")
-    (place / "skillopt.yaml").write_text(TWO)
+    (place / "skillopt.yaml").write_text(TWO_RUNS)
     done = cli(place, "discover")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[1:5] == [
@@ -371,9 +359,9 @@ def test_skills_and_their_runs(cli, place):
 
 
 def test_the_matrix_has_a_job_for_each_run_of_every_configuration(cli, place):
-    (place / "skillopt.yaml").write_text(TWO)
+    (place / "skillopt.yaml").write_text(TWO_RUNS)
     (place / "api").mkdir()
-    (place / "api" / "skillopt.yaml").write_text(f"run: api\nskill: AGENTS.md\n{CONFIG}")
+    (place / "api" / "skillopt.yaml").write_text(f"run: api\nskill: AGENTS.md\n{COMMON}")
     found = cli(place / "api", "discover", "--json").json
     assert found["matrix"] == {
         "include": [
@@ -398,9 +386,9 @@ def test_what_git_ignores_and_workflows_are_not_looked_at(cli, place):
 @pytest.mark.parametrize(
     ("other", "said", "rest"),
     [
-        (f"run: letters\nskill: z.md\n{CONFIG}", "several runs are called 'letters'", 1),
+        (f"run: letters\nskill: z.md\n{COMMON}", "several runs are called 'letters'", 1),
         (
-            f"run: more\nskill: ../skills/letters/SKILL.md\n{CONFIG}",
+            f"run: more\nskill: ../skills/letters/SKILL.md\n{COMMON}",
             "several runs train skills/letters/SKILL.md: more, letters",
             1,
         ),
@@ -408,7 +396,7 @@ def test_what_git_ignores_and_workflows_are_not_looked_at(cli, place):
     ],
 )
 def test_runs_in_each_others_way_are_told_and_stop_no_other(cli, place, other, said, rest):
-    (place / "skillopt.yaml").write_text(TWO)
+    (place / "skillopt.yaml").write_text(TWO_RUNS)
     (place / "api").mkdir()
     (place / "api" / "skillopt.yaml").write_text(other)
     done = cli(place, "discover", "--json")

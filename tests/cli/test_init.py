@@ -230,7 +230,6 @@ def test_where_models_cannot_be_checked_none_is_offered(tmp_path, environ, said)
     assert '"model": "own"' in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.integration
 def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path):
     subprocess.run(["git", "init", "-q", "-b", "trunk", tmp_path], check=True)
     folder = tmp_path / "bots"
@@ -310,7 +309,6 @@ def passes(folder: Path, *places: str) -> bool:
     return True
 
 
-@pytest.mark.integration
 def test_the_environment_passes_its_test_and_validates_at_once(cli, tmp_path):
     assert "number-words/environment.py" in cli(tmp_path, "new-env", 'Number """words').out
     assert cli(tmp_path, "new-env", "jobs", "more/jobs", "--kind", "yaml").code == 0
@@ -325,7 +323,6 @@ def test_the_environment_passes_its_test_and_validates_at_once(cli, tmp_path):
         assert all(one["part"].startswith(("model", "computer")) for one in wrong), wrong
 
 
-@pytest.mark.integration
 def test_a_change_of_the_grading_fails_the_test(cli, tmp_path):
     cli(tmp_path, "new-env", "words")
     file = tmp_path / "words" / "environment.py"
@@ -334,7 +331,6 @@ def test_a_change_of_the_grading_fails_the_test(cli, tmp_path):
         passes(tmp_path, "words")
 
 
-@pytest.mark.integration
 def test_a_change_of_what_a_computer_grades_fails_the_test(cli, tmp_path):
     cli(tmp_path, "new-env", "jobs", "--kind", "yaml")
     config = tmp_path / "jobs" / "skillopt.yaml"

@@ -120,7 +120,6 @@ def test_ends_of_epochs_have_a_place_of_their_own(checkout):
     for _ in range(2):
         checkout.step()
     ended = checkout.end_epoch()
-    assert ended is not None
     run = seen(checkout)
     assert run.place(1, "slow_update").verdict == ended.commit
     assert [record.epoch for record in run.epochs] == [1]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from command_line import in_process, serving_report
-from run_views import altered, plain_run
+from run_views import altered, gate, plain_run
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
@@ -20,13 +20,7 @@ from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.integrations.skillopt.export import flat_config, skillopt_files
 from skillopt_ci.ledger.evidence import EditRecord, Measurement
-from skillopt_ci.ledger.records import (
-    Basis,
-    BoundaryRecord,
-    GateRecord,
-    SlowUpdateRecord,
-    StepRecord,
-)
+from skillopt_ci.ledger.records import Basis, BoundaryRecord, SlowUpdateRecord, StepRecord
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import viewer
@@ -159,7 +153,6 @@ def test_the_file_has_the_attempts(cli, done):
     page = (done / "skillopt-report.html").read_text(encoding="utf-8")
     assert page.count('<details class="trajectory ') > 5
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
     assert set(json.loads(found[1])) == {"columns", "rows", "cells"}
     events = done / ".git/skillopt-ci/events"
     for file in events.glob("*/*"):
@@ -173,8 +166,7 @@ def test_the_file_has_the_attempts(cli, done):
 def compared_step(number: int, content: str, gain: float) -> StepRecord:
     record = plain_run(number).steps[-1]
     edit = EditRecord(op="append", content=content, status="applied_append")
-    gate = GateRecord(policy="paired", planned=9, compared=9, difference=gain, standard_error=0.05)
-    return altered(record, {"gate": gate}, edits=(edit,))
+    return altered(record, {"gate": gate(gain, 0.05)}, edits=(edit,))
 
 
 def test_an_edit_that_gained_is_believed_to_help_and_more_so_with_time():

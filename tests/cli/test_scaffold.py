@@ -160,13 +160,13 @@ def test_the_workflow_is_that_of_the_installed_commit(installed, origin, called)
     assert called.replace("…", ".github/workflows/train.yml") in workflow()
 
 
-def test_a_checkouts_commit_is_its_head_and_without_any_nothing_is_written(installed, tmp_path):
+def test_a_checkouts_commit_is_its_head_and_without_any_nothing_is_written(
+    installed, tmp_path, git
+):
     (clone := tmp_path / "clone").mkdir()
     installed({"url": clone.as_uri(), "dir_info": {"editable": True}})
     with pytest.raises(UsageError, match="of which commit it is"):
         workflow()
-    git = ["git", "-C", clone, "-c", "user.name=Ada", "-c", "user.email=a@b"]
-    subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    assert f"train.yml@{head.stdout.strip()} # " in workflow()
+    git(clone, "init", "-q")
+    git(clone, "commit", "-q", "--allow-empty", "-m", "x")
+    assert f"train.yml@{git(clone, 'rev-parse', 'HEAD')} # " in workflow()

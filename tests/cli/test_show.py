@@ -3,7 +3,6 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +21,8 @@ from skillopt_ci.git.locks import run_lock
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.report.terminal import LOG_HEADINGS
 from skillopt_ci.training.offline_eval import NamedSkill
-from tests.conftest import EPOCH_ENDS
+from tests.cli.conftest import BRANCH
+from tests.conftest import EPOCH_ENDS, Checkout
 
 
 def test_a_step_is_shown_with_its_diff(cli, trained):
@@ -142,12 +142,9 @@ def test_a_process_at_work_in_the_clone_is_told(cli, trained):
     assert "at work" not in cli(trained, "status").out
 
 
-def test_a_skill_changed_by_hand_is_measured_first(cli, done, git):
-    git(done, "checkout", "--quiet", "skillopt/quickstart")
-    skill = done / "skills/ledger/SKILL.md"
-    skill.write_text(f"{skill.read_text(encoding='utf-8')}\nBe brief.\n", encoding="utf-8")
-    git(done, "commit", "--quiet", "--all", "--message", "Be brief")
-    git(done, "checkout", "--quiet", "main")
+def test_a_skill_changed_by_hand_is_measured_first(cli, done):
+    text = Checkout(done).show(BRANCH, "skills/ledger/SKILL.md")
+    Checkout(done).commit("skills/ledger/SKILL.md", f"{text}\nBe brief.\n", branch=BRANCH)
     assert next_said(cli(done, "status", *MORE)) == (
         "measure the skill again, which was changed by hand; then step 3 of 4, by `step` or `run`"
     )
@@ -174,16 +171,13 @@ def next_said(told: Done) -> str:
 
 
 @pytest.fixture
-def long(done: Path, git: Callable[..., str]) -> Path:
+def long(done: Path) -> Path:
     """A run with 201 events: steps of more digits, long reasons."""
-    branch, file = "skillopt/quickstart", done / ".skillopt/quickstart/history.jsonl"
-    git(done, "checkout", "--quiet", branch)
-    start, *_, step = file.read_text(encoding="utf-8").splitlines()
+    checkout, file = Checkout(done), ".skillopt/quickstart/history.jsonl"
+    start, *_, step = checkout.show(BRANCH, file).splitlines()
     steps = [json.dumps({**json.loads(step), "step": n, "epoch": n // 9}) for n in range(1, 200)]
     asked = {**json.loads(start), "action": "measure_again", "reason": "the scorer changed " * 9}
-    file.write_text("\n".join([start, *steps, json.dumps(asked)]) + "\n", encoding="utf-8")
-    git(done, "commit", "--quiet", "--all", "--message", "Train for long")
-    git(done, "checkout", "--quiet", "main")
+    checkout.commit(file, "\n".join([start, *steps, json.dumps(asked), ""]), branch=BRANCH)
     return done
 
 
@@ -358,15 +352,12 @@ def test_replay_makes_every_verdict_again(cli, finished, monkeypatch):
     assert {row["replayed"] for row in rows} == {"the same"}
 
 
-def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done, git, tmp_path):
-    tree = tmp_path / "tree"
-    git(done, "worktree", "add", "--quiet", str(tree), "skillopt/quickstart")
-    (file,) = tree.rglob("0001.json")
-    record = json.loads(file.read_text())
+def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
+    file = ".skillopt/quickstart/steps/0001.json"
+    record = json.loads(Checkout(done).show(BRANCH, file))
     verdict = record["decision"]
     verdict["action"] = "reject" if verdict["action"].startswith("accept") else "accept"
-    file.write_text(json.dumps(record))
-    git(tree, "commit", "--quiet", "--all", "--message", "Forge")
+    Checkout(done).commit(file, json.dumps(record), branch=BRANCH)
     found = cli(done, "replay")
     assert found.code == ExitCode.USAGE
     assert "The records do not support the verdict on step 1." in found.err

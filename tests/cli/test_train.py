@@ -17,7 +17,8 @@ from skillopt_ci.git.locks import run_lock
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.trainer import StepOutcome, advance
-from tests.conftest import SKILL
+from tests.cli.conftest import BRANCH
+from tests.conftest import SKILL, Checkout
 
 
 def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(cli, fresh, git):
@@ -214,13 +215,10 @@ def test_nothing_due_is_exit_code_3(cli, fresh):
     assert done.err == "Nothing left to do: no epoch's end is due.\n"
 
 
-def test_a_score_that_was_due_is_told(cli, fresh, git):
+def test_a_score_that_was_due_is_told(cli, fresh):
     cli(fresh, "-q", "step", *SCHEDULED)
-    git(fresh, "checkout", "--quiet", "skillopt/quickstart")
-    skill = fresh / "skills/ledger/SKILL.md"
-    skill.write_text(f"{skill.read_text('utf-8')}\nBe brief.\n", encoding="utf-8")
-    git(fresh, "commit", "--quiet", "--all", "--message", "Be brief")
-    git(fresh, "checkout", "--quiet", "main")
+    text = Checkout(fresh).show(BRANCH, "skills/ledger/SKILL.md")
+    Checkout(fresh).commit("skills/ledger/SKILL.md", f"{text}\nBe brief.\n", branch=BRANCH)
     done = cli(fresh, "slow-update", "--json", "--no-progress", *SCHEDULED)
     assert (done.code, done.json["kind"]) == (0, "measure")
 

@@ -16,6 +16,21 @@ model:
   target: {provider: simulated, model: small}
   optimizer: {provider: simulated, model: large}
 """
+#: What several runs have in common, and a file of two.
+COMMON = """\
+tasks: {train: a.jsonl, selection: b.jsonl}
+model:
+  target: {provider: simulated, model: m}
+  optimizer: {provider: simulated, model: m}
+train: {batch_size: 8}
+"""
+TWO_RUNS = f"""{COMMON}
+runs:
+  - run: invoices
+    skill: skills/invoices/SKILL.md
+    train: {{num_epochs: 2}}
+  - {{run: letters, skill: skills/letters/SKILL.md}}
+"""
 
 
 @pytest.fixture
