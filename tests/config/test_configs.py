@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from config_files import MINIMAL
 from jsonschema import Draft202012Validator
 
 from skillopt_ci.config.config import Config
@@ -19,14 +20,6 @@ NAMES = [
     "copilot",
 ]
 NAMES.remove("compatible")
-REQUIRED = """\
-run: r
-skill: s
-tasks: {path: t}
-model:
-  target: {provider: simulated, model: m}
-  optimizer: {provider: simulated, model: m}
-"""
 
 
 def optional_keys(section: type, prefix: str = "") -> Iterator[str]:
@@ -59,8 +52,8 @@ def test_base_shows_every_key_with_its_default(tmp_path):
     base, bare = (CONFIGS / "base.yaml").read_text("utf-8"), tmp_path / "bare.yaml"
     whole, based = tmp_path / "whole.yaml", tmp_path / "based.yaml"
     whole.write_text(re.sub(r"(?m)^( +)# (?=\w+: \w+ # )", r"\1", base), encoding="utf-8")
-    bare.write_text(REQUIRED, encoding="utf-8")
-    based.write_text(f"_base_: whole.yaml\n{REQUIRED}", encoding="utf-8")
+    bare.write_text(MINIMAL, encoding="utf-8")
+    based.write_text(f"_base_: whole.yaml\n{MINIMAL}", encoding="utf-8")
     assert load(based).config == load(bare).config
     keys, stated = (
         {name for name, _ in leaves(plain(read_layers(file)[-1]))}

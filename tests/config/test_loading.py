@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+from config_files import COMMON, TWO_RUNS
 
 from skillopt_ci.config.loading import load, parse_override, read_layers, run_names
 from skillopt_ci.config.yaml import lookup, plain
@@ -277,22 +278,6 @@ def test_other_encodings_are_refused_but_a_byte_order_mark_does_no_harm(tmp_path
     assert plain(read_layers(file)[0]) == {"run": "a"}
 
 
-COMMON = """\
-tasks: {train: a.jsonl, selection: b.jsonl}
-model:
-  target: {provider: simulated, model: m, retries: 3}
-  optimizer: {provider: simulated, model: m}
-train: {batch_size: 8}
-"""
-TWO = f"""{COMMON}
-runs:
-  - run: invoices
-    skill: skills/invoices/SKILL.md
-    train: {{num_epochs: 2}}
-  - {{run: letters, skill: skills/letters/SKILL.md, model: {{target: simulated/other}}}}
-"""
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "skillopt.yaml"
@@ -300,7 +285,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def two(file: Path) -> Path:
-    file.write_text(TWO)
+    file.write_text(TWO_RUNS)
     return file
 
 
@@ -351,7 +336,7 @@ def test_a_bad_list_is_told_with_its_place(file, runs, said):
 
 
 def test_a_problem_of_a_run_points_at_its_own_line(file):
-    file.write_text(TWO.replace("num_epochs: 2", "num_epoch: 2"))
+    file.write_text(TWO_RUNS.replace("num_epochs: 2", "num_epoch: 2"))
     with pytest.raises(ConfigError, match="num_epochs") as caught:
         load(file, run="invoices")
     assert caught.value.line == 10

@@ -20,7 +20,7 @@ model:
 COMMON = """\
 tasks: {train: a.jsonl, selection: b.jsonl}
 model:
-  target: {provider: simulated, model: m}
+  target: {provider: simulated, model: m, retries: 3}
   optimizer: {provider: simulated, model: m}
 train: {batch_size: 8}
 """
@@ -29,7 +29,7 @@ runs:
   - run: invoices
     skill: skills/invoices/SKILL.md
     train: {{num_epochs: 2}}
-  - {{run: letters, skill: skills/letters/SKILL.md}}
+  - {{run: letters, skill: skills/letters/SKILL.md, model: {{target: simulated/other}}}}
 """
 
 
