@@ -180,6 +180,13 @@ class ModelServer:
             return self._edits([line for line in self.plan if line in prompt][-1])
         return self._edits(None)
 
+    def let_optimizer(self, say: Callable[[str, str], str]) -> None:
+        """Let the optimizer reply what ``say`` makes of its system prompt and prompt."""
+        truly = self.answer
+        self.answer = lambda system, prompt: (
+            say(system, prompt) if "Stage:" in system else truly(system, prompt)
+        )
+
     def _edits(self, line: str | None) -> str:
         edits = [] if line is None else [self.edit(line)]
         return json.dumps({"patch": {"reasoning": "scripted", "edits": edits}})

@@ -61,10 +61,7 @@ def events() -> list[Event]:
 
 @pytest.fixture
 def observer(events: list[Event]) -> Observer:
-    def note(event: Event) -> None:
-        events.append(event)
-
-    return note
+    return events.append
 
 
 @pytest.fixture

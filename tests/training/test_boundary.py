@@ -45,7 +45,6 @@ def test_first_epoch_makes_room_for_guidance_without_a_call(workshop):
     checkout.run(*more)
     asked, before = len(model_server.prompts), checkout.state().current.measurement
     outcome = checkout.end_epoch(*more, "cache.enabled=false")
-    assert outcome is not None
     assert outcome.record.action == "force_accept"
     place = "\n\n<!-- SLOW_UPDATE_START -->\n<!-- SLOW_UPDATE_END -->\n"
     assert checkout.show(BRANCH).endswith(place)
@@ -66,9 +65,7 @@ def test_skill_that_has_a_place_for_guidance_keeps_it(checkout):
 def test_guidance_that_helps_is_merged(due, model_server):
     model_server.guidance = RULE
     before, tip = due.show(BRANCH), due.ref(BRANCH)
-    outcome = due.end_epoch()
-    assert outcome is not None
-    assert outcome.record.action == "accept_new_best"
+    assert due.end_epoch().record.action == "accept_new_best"
     assert region_text(due.show(BRANCH), SLOW_UPDATE) == RULE
     assert due.show(BRANCH).startswith(before.rstrip())
     assert due.parents(BRANCH)[0] == tip
@@ -80,9 +77,7 @@ def test_guidance_that_helps_is_merged(due, model_server):
 def test_guidance_that_harms_is_truly_reverted(due, model_server):
     model_server.guidance = HARMFUL
     before, tip, state = due.show(BRANCH), due.ref(BRANCH), due.state()
-    outcome = due.end_epoch()
-    assert outcome is not None
-    assert outcome.record.action == "reject"
+    assert due.end_epoch().record.action == "reject"
     assert due.show(BRANCH) == before
     assert due.show(f"{BRANCH}~1") != before
     assert due.parents(f"{BRANCH}~1") == [tip]
@@ -92,7 +87,6 @@ def test_guidance_that_harms_is_truly_reverted(due, model_server):
 def test_forced_guidance_stays_and_is_measured(due, model_server):
     model_server.guidance = HARMFUL
     best, outcome = due.state().best, due.end_epoch(FORCED)
-    assert outcome is not None
     assert outcome.record.action == "force_accept"
     assert due.state().current.measurement.score == 0.0
     assert (due.state().current.sha256, due.state().best) == (sha256(due.show(BRANCH)), best)
@@ -104,7 +98,6 @@ def test_forced_guidance_stays_and_is_measured(due, model_server):
 def test_nothing_to_say_is_one_plain_commit(due):
     tip, skill = due.ref(BRANCH), due.show(BRANCH)
     outcome = due.end_epoch()
-    assert outcome is not None
     assert (outcome.record.action, outcome.record.decision) == ("no_content", None)
     assert due.parents(BRANCH) == [tip]
     assert (due.show(BRANCH), due.history()[-1].reason) == (skill, "no new guidance")
@@ -116,7 +109,6 @@ def test_memory_stays_when_there_is_no_new_one(due, model_server):
     model_server.memory = ""
     due.run("train.num_epochs=3")
     due.end_epoch("train.num_epochs=3")
-    assert due.boundary(3).meta_skill is not None
     assert due.boundary(3).meta_skill.action == "no_content"
     assert due.show(BRANCH, ".skillopt/demo/meta_skill.md") == f"{MEMORY}\n"
 

@@ -179,27 +179,19 @@ def test_a_skill_that_won_by_luck_stays_provisional_and_is_tested_no_more(checko
 @pytest.mark.parametrize("bonus", [False, True])
 def test_a_model_that_changed_since_the_run_began_is_noticed(checkout, model_server, bonus):
     all_at_once(model_server)
-    truly, notes = model_server.answer, list[str]()
-
-    def answer(system: str, prompt: str) -> str:
-        """What the rules say, the model has learned by itself in the meantime."""
-        known = "\n".join(RULES.values()) if prompt.startswith("Item") else ""
-        return truly(system + known, prompt)
-
-    def hear(event: Event) -> None:
-        if isinstance(event, Note):
-            notes.append(event.text)
-
+    truly, heard, known = model_server.answer, list[Event](), "\n".join(RULES.values())
     more = (ON, f"evaluation.use_semantic_density={bonus}")
     checkout.step(*more)
-    model_server.answer = answer
-    checkout.run(*more, observer=hear)
+    # what the rules say, the model has learned by itself in the meantime
+    model_server.answer = lambda system, prompt: truly(system + known, prompt)
+    checkout.run(*more, observer=heard.append)
     entry = next(entry for entry in checkout.history() if entry.kind == "confirm")
     said = "initial skill scored 0.000 when the run began and 1.000 now"
     if bonus:  # which scores of pairs do not have
         assert "began" not in entry.reason
         return
     assert said in entry.reason
+    notes = [one.text for one in heard if isinstance(one, Note)]
     assert sum(said in note for note in notes) == checkout.kinds().count("confirm")
     place = next(n for n, subject in enumerate(checkout.subjects()) if "fresh" in subject)
     assert "began" not in checkout.subjects()[place]

@@ -27,19 +27,13 @@ def end(checkout: Checkout, *overrides: str, observer: Observer = silent) -> Fin
         return asyncio.run(finish(session))
 
 
-def ended(checkout: Checkout, *overrides: str) -> FinishOutcome:
-    outcome = end(checkout, *overrides)
-    assert outcome is not None
-    return outcome
-
-
 def count_tests(server: ModelServer) -> int:
     return sum(any(item in prompt for item in TEST_ITEMS) for prompt in server.prompts)
 
 
 def test_the_badge_gives_no_model_the_score_of_another(checkout):
     checkout.step()
-    ended(checkout)
+    end(checkout)
     assert "test tasks" in checkout.show(BRANCH, FOLDER.badge)
     checkout.step("model.target.model=another")
     assert "test tasks" not in checkout.show(BRANCH, FOLDER.badge)
@@ -47,7 +41,7 @@ def test_the_badge_gives_no_model_the_score_of_another(checkout):
 
 def test_a_limit_of_steps_does_not_keep_the_run_from_its_tests(checkout):
     checkout.step()
-    assert ended(checkout, "budget.step.calls=9").summary.tested
+    assert end(checkout, "budget.step.calls=9").summary.tested
 
 
 @pytest.mark.parametrize("split", ["test", "selection"])
@@ -80,13 +74,11 @@ def test_a_step_without_a_candidate_is_no_reverted_one():
 
 def test_three_skills_are_tested_and_compared(checkout, model_server):
     checkout.run(*PLAIN)
-    before, outcome = checkout.ref(BRANCH), ended(checkout)
+    before, outcome = checkout.ref(BRANCH), end(checkout)
     found = outcome.summary
     scores = [one.test and one.test.hard for one in (found.initial, found.best, found.last)]
     assert scores == [0.0, 0.5, 0.5]
-    assert found.best.interval is not None
     assert found.best.interval[0] < 0.5 < found.best.interval[1]
-    assert found.best_gain is not None
     assert (found.best_gain.mean, len(found.best_gain.fixed)) == (0.5, 4)
     assert found == Summary.model_validate_json(checkout.show(BRANCH, FOLDER.summary))
     # steps are counted epoch by epoch, calls by stage
@@ -112,8 +104,7 @@ def test_three_skills_are_tested_and_compared(checkout, model_server):
     assert end(checkout, "cache.enabled=false") is None
     assert (checkout.ref(BRANCH), model_server.prompts) == (outcome.commit, [])
     # unless the test tasks are others
-    again = ended(checkout, "evaluation.test_env_num=4").summary
-    assert again.best.test is not None
+    again = end(checkout, "evaluation.test_env_num=4").summary
     assert again.best.test.n == 4
 
 
@@ -122,8 +113,7 @@ def test_the_gain_s_error_is_over_clusters_where_test_tasks_have_them(checkout):
     rows = [{**one, "metadata": {"cluster": one["id"][0]}} for one in rows]
     checkout.write("tasks/test.jsonl", "\n".join(map(json.dumps, rows)))
     checkout.run(*PLAIN)
-    found = ended(checkout).summary.best_gain
-    assert found is not None
+    found = end(checkout).summary.best_gain
     # two of four kinds are solved: their deviations from 1/2 sum up to 1, 1, -1 and -1
     assert (found.mean, found.n, found.clusters) == (0.5, 8, 4)
     assert found.standard_error == pytest.approx(math.sqrt(4 / 3 * 4) / 8)
@@ -135,7 +125,7 @@ def test_the_gain_s_error_is_over_clusters_where_test_tasks_have_them(checkout):
 def test_texts_that_read_the_same_are_tested_once(checkout, model_server, room):
     model_server.plan = ()
     checkout.run(*PLAIN, f"optimizer.use_slow_update={room}", "train.num_epochs=1")
-    found = ended(checkout, "cache.enabled=false").summary
+    found = end(checkout, "cache.enabled=false").summary
     assert (found.initial.sha256 != found.last.sha256) == room
     assert found.initial.test == found.best.test == found.last.test
     assert count_tests(model_server) == 8
@@ -143,10 +133,10 @@ def test_texts_that_read_the_same_are_tested_once(checkout, model_server, room):
 
 def test_a_run_that_went_on_is_finished_again(checkout, model_server):
     checkout.run(*PLAIN, "train.num_epochs=1")
-    first = ended(checkout, "train.num_epochs=1").summary
+    first = end(checkout, "train.num_epochs=1").summary
     checkout.run(*PLAIN)
     model_server.prompts.clear()
-    second = ended(checkout, "cache.enabled=false").summary
+    second = end(checkout, "cache.enabled=false").summary
     assert (first.step, second.step) == (2, 4)
     assert second.initial.test == first.initial.test
     assert count_tests(model_server) == 8
@@ -154,7 +144,7 @@ def test_a_run_that_went_on_is_finished_again(checkout, model_server):
 
 def test_without_a_test_there_is_still_a_summary(checkout, model_server):
     checkout.run(*PLAIN)
-    found = ended(checkout, "evaluation.eval_test=false").summary
+    found = end(checkout, "evaluation.eval_test=false").summary
     assert (found.tested, found.tested_under, found.best.score) == ((), "", 0.5)
     assert count_tests(model_server) == 0
     assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on the selection tasks"
@@ -174,27 +164,27 @@ def test_a_candidate_set_aside_after_the_end_does_not_end_the_run_again(checkout
     words = checkout.git("log", "-1", "--format=%B", left)
     other = checkout.git("commit-tree", f"{left}^{{tree}}", "-p", f"{left}^", "-m", f"{words}\n")
     checkout.run(*PLAIN)
-    ended(checkout)
+    end(checkout)
     checkout.git("update-ref", "refs/heads/skillopt-candidate/demo", other)
     model_server.prompts.clear()
     assert checkout.step(*PLAIN) is None
     assert end(checkout) is None
     assert (checkout.kinds()[-2:], model_server.prompts) == (["finish", "set_aside"], [])
-    again = ended(checkout, "evaluation.test_env_num=4")
+    again = end(checkout, "evaluation.test_env_num=4")
     assert again.summary.stages["set aside"] == checkout.history()[-2].usage
 
 
 def test_a_test_that_failed_is_taken_up_again(workshop):
     twin, checkout = workshop.checkout("twin"), workshop.checkout()
     twin.run(*PLAIN)
-    ended(twin)
+    end(twin)
     checkout.run(*PLAIN)
     workshop.server.trouble = lambda prompt: (500, "down") if "Item 20" in prompt else None
     with pytest.raises(TooManyErrors):
         end(checkout)
     assert checkout.kinds()[-1] == "step"
     workshop.server.trouble = lambda prompt: None
-    ended(checkout)
+    end(checkout)
     assert checkout.trees() == twin.trees()
 
 
@@ -205,7 +195,7 @@ def test_a_last_skill_that_scored_higher_becomes_the_best(checkout, tested):
     lower = state.best.measurement.model_copy(update={"score": 0.25})
     best = state.best.model_copy(update={"measurement": lower, "sha256": "other"})
     checkout.commit(FOLDER.state, document(state.model_copy(update={"best": best})), branch=BRANCH)
-    found = ended(checkout, f"evaluation.eval_test={tested}").summary
+    found = end(checkout, f"evaluation.eval_test={tested}").summary
     best = state.current.sha256 if tested else "other"
     assert (found.promoted, found.best.sha256) == (tested, best)
     assert checkout.history()[-1].action == ("promote" if tested else "finish")

@@ -2,9 +2,10 @@ from typing import Any
 
 import pytest
 from records import proposal_record
+from run_views import altered, gate
 
 from skillopt_ci.ledger import evidence
-from skillopt_ci.ledger.records import Decision, GateRecord, StepRecord
+from skillopt_ci.ledger.records import Decision, StepRecord
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.training.memory import MAX_VALUE_CHARS, render_steps
@@ -120,10 +121,8 @@ def test_a_step_is_told_by_number_action_and_failures():
     ],
 )
 def test_rejections_within_noise_are_told_as_such(again, change):
-    counts = {"policy": "strict", "planned": 40, "compared": 40}
-    gate = GateRecord(**counts | {"difference": 0.0, "standard_error": 0.05} | change)
-    decision = REJECTED.decision.model_copy(update={"gate": gate})
-    text = rendered(REJECTED.model_copy(update={"decision": decision}), again=True)
+    judged = gate(**{"difference": 0.0, "standard_error": 0.05} | change)
+    text = rendered(altered(REJECTED, {"gate": judged}), again=True)
     assert ("(score 0.5 → 0.475; within noise: they may be proposed again):" in text) == again
 
 
@@ -133,8 +132,7 @@ def test_without_patterns_failures_are_told_by_their_reasons():
         for name, reason in (("a", "no tag: 1"), ("b", ""), ("c", "no tag: 2"))
     ]
     rollout = evidence.RolloutRecord(hard=0, soft=0, n=3, errors=0, tasks=(*failed, TASKS[-1]))
-    proposal = REJECTED.proposal.model_copy(update={"rollout": rollout, "patterns": ()})
-    text = rendered(REJECTED.model_copy(update={"proposal": proposal}))
+    text = rendered(altered(REJECTED, rollout=rollout, patterns=()))
     assert '\n- "no tag" (×2, tasks: a, c)\n- "unknown" (×1, tasks: b)\n' in text
 
 

@@ -133,14 +133,9 @@ NOTE = "Look at the kind again."
 def propose(server: ModelServer, lines: tuple[str, ...], notes: tuple[str, ...]) -> None:
     """Let all analysts and merges propose these lines, and analysts these notes."""
     edits = [{"op": "append", "content": f"- {line}"} for line in lines]
-    reply = json.dumps({"patch": {"edits": edits}, "appendix_notes": notes})
-
-    def answer(system: str, prompt: str) -> str:
-        if "Stage:" in system:
-            return reply if "appendix_notes" in system else json.dumps({"edits": edits})
-        return type(server).answer(server, system, prompt)
-
-    server.answer = answer
+    whole = json.dumps({"patch": {"edits": edits}, "appendix_notes": notes})
+    plain = json.dumps({"edits": edits})
+    server.let_optimizer(lambda system, _: whole if "appendix_notes" in system else plain)
 
 
 @pytest.fixture
@@ -207,8 +202,6 @@ def test_notes_survive_the_rejection_of_their_edits(checkout, step):
     assert told == [("step", 2, "reject"), ("notes", 2, "accept_notes")]
     assert entries[1].skill_sha256 == sha256(checkout.show(BRANCH))
     alone = checkout.record(2).decision
-    assert alone is not None
-    assert alone.notes is not None
     assert (alone.notes.score_after, alone.notes.compared) == (0.25, 8)
     # what is kept is not measured again
     outcome = step((HARMFUL,), (NOTE,), "cache.enabled=false")

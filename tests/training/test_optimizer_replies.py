@@ -8,7 +8,6 @@ from command_line import in_process, overrides
 
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.replies import EDITS, WireError, extract_json, parse_analyst
-from tests.conftest import ModelServer
 
 DRAFT = '{"op": "append", "content": "draft"}'
 HALF = '{"op": "append", "content": "Always'
@@ -17,28 +16,16 @@ NONE = '{"edits": []}'
 WORDS = "I am not sure what to say."
 
 
-@pytest.fixture
-def speechless(model_server: ModelServer) -> ModelServer:
-    """Models of which the optimizer never replies with an edit."""
-    answer = model_server.answer
-
-    def without_edits(system: str, prompt: str) -> str:
-        return answer(system, prompt) if prompt.startswith("Item") else WORDS
-
-    model_server.answer = without_edits
-    return model_server
-
-
-@pytest.mark.usefixtures("speechless")
-def test_a_run_ends_when_no_reply_of_the_optimizer_can_be_used(checkout):
+def test_a_run_ends_when_no_reply_of_the_optimizer_can_be_used(checkout, model_server):
+    model_server.let_optimizer(lambda *_: WORDS)
     once = overrides("train.num_epochs=1", "evaluation.eval_test=false")
     done = in_process(checkout.folder, "run", *once)
     assert done.returncode == 5, done.stdout
     assert WORDS in done.stderr
 
 
-@pytest.mark.usefixtures("speechless")
-def test_steps_end_like_that_one_by_one_as_well_and_show_what_was_said(checkout):
+def test_steps_end_like_that_one_by_one_as_well_and_show_what_was_said(checkout, model_server):
+    model_server.let_optimizer(lambda *_: WORDS)
     assert [in_process(checkout.folder, "step").returncode for _ in range(3)] == [0, 5, 5]
     told = [f"Step {number}: no reply of the optimizer could be used" for number in (3, 2, 1)]
     assert checkout.git("log", "--format=%s", "-3", "skillopt/demo").splitlines() == told
@@ -56,16 +43,14 @@ def test_steps_end_like_that_one_by_one_as_well_and_show_what_was_said(checkout)
     ],
 )
 def test_a_run_ends_when_no_later_reply_is_usable(checkout, model_server, setting, asked):
-    answer, proposed = model_server.answer, {"edits": [{"op": "append", "content": "x"}]}
+    proposed = {"edits": [{"op": "append", "content": "x"}]}
     proposed["revise_suggestions"] = [{"instruction": "Do x."}]
 
     def half_words(system: str, prompt: str) -> str:
-        if prompt.startswith("Item"):
-            return answer(system, prompt)
         again = prompt.startswith("Your reply could not be used")
         return WORDS if again or asked in prompt else json.dumps({"patch": proposed})
 
-    model_server.answer = half_words
+    model_server.let_optimizer(half_words)
     done = in_process(checkout.folder, "run", *overrides(setting, "evaluation.eval_test=false"))
     assert done.returncode == 5, done.stdout
     assert WORDS in done.stderr
@@ -74,16 +59,14 @@ def test_a_run_ends_when_no_later_reply_is_usable(checkout, model_server, settin
 
 
 def test_one_usable_reply_is_enough(checkout, model_server):
-    answer, asked = model_server.answer, list[str]()
+    asked: list[str] = []
 
     def mostly_words(system: str, prompt: str) -> str:
-        if prompt.startswith("Item"):
-            return answer(system, prompt)
         asked.append(prompt)
         again = prompt.startswith("Your reply could not be used")
         return WORDS if again or prompt == asked[0] else '{"patch": {"edits": []}}'
 
-    model_server.answer = mostly_words
+    model_server.let_optimizer(mostly_words)
     done = in_process(checkout.folder, "run", *overrides("evaluation.eval_test=false"))
     assert done.returncode == 0, done.stderr
     subject = checkout.git("log", "--reverse", "--format=%s", "skillopt/demo").splitlines()[2]

@@ -191,7 +191,6 @@ def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop):
     checkout, server = workshop.checkout(), workshop.server
     checkout.step(SURE, WIDE)
     outlook = look_ahead(checkout.session())
-    assert outlook is not None
     assert outlook.phase == "rollout"
     nexts = {f"{order.task.messages[-1].content}" for order in outlook.attempts}
     asked = {prompt.rsplit("\n\n", maxsplit=1)[-1] for prompt in attempted(server.prompts)}
@@ -204,7 +203,6 @@ def test_the_attempts_after_the_first_epoch_are_foreseen(workshop):
     for _ in range(2):
         checkout.step(*EPOCH_ENDS)
     outlook = look_ahead(checkout.session(*EPOCH_ENDS))
-    assert outlook is not None
     checkout.step(*EPOCH_ENDS)
     made = {(one.id, one.attempt) for one in checkout.record(3).proposal.rollout.tasks}
     assert {(order.task.id, order.attempt) for order in outlook.attempts} == made
@@ -219,8 +217,7 @@ def test_nothing_is_made_ahead_by_people_or_where_workers_share_it_out(checkout)
 
 def recorded(checkout: Checkout) -> Counter[tuple[str, int]]:
     """How often the record has an attempt at each task, by its number."""
-    events = checkout.session().events
-    assert events is not None
-    ended = [one for one in read_events(events) if one["type"] == "attempt_ended"]
+    events = read_events(checkout.session().events)
+    ended = [one for one in events if one["type"] == "attempt_ended"]
     assert ended
     return Counter((one["task"], one["attempt"]) for one in ended)

@@ -140,13 +140,7 @@ def step(checkout: Checkout, model_server: ModelServer) -> Callable[..., StepOut
         edits = [{"op": "append", "content": f"- {line}"} for line in lines]
         whole = [{"new_skill": document}]
         payload = {"edits": edits, "skill_candidates": whole, "reasoning": "; ".join(lines)}
-
-        def answer(system: str, prompt: str) -> str:
-            if "Stage:" in system:
-                return json.dumps({"patch": payload, **payload})
-            return type(model_server).answer(model_server, system, prompt)
-
-        model_server.answer = answer
+        model_server.let_optimizer(lambda *_: json.dumps({"patch": payload, **payload}))
         return checkout.done(*overrides)
 
     return run
@@ -186,17 +180,14 @@ def test_documents_of_analysts_are_refused_before_they_are_merged(checkout, step
 
 
 def test_a_rewritten_document_that_is_refused_is_given_up(checkout, model_server):
-    suggestion = {"title": "t", "instruction": RULE}
+    payload = {"revise_suggestions": [{"title": "t", "instruction": RULE}], "reasoning": "so"}
 
-    def answer(system: str, prompt: str) -> str:
+    def say(system: str, prompt: str) -> str:
         if "Stage: rewrite" in system:
             return json.dumps({"new_skill": f"# New\n\n{LINK}\n"})
-        if "Stage:" in system:
-            payload = {"revise_suggestions": [suggestion], "reasoning": "so"}
-            return json.dumps({"patch": payload, **payload})
-        return type(model_server).answer(model_server, system, prompt)
+        return json.dumps({"patch": payload, **payload})
 
-    model_server.answer = answer
+    model_server.let_optimizer(say)
     outcome = checkout.done("optimizer.skill_update_mode=rewrite_from_suggestions")
     assert outcome.decision.action == "reject"
     assert outcome.decision.reason.startswith("the guard refused the document: it brings in")

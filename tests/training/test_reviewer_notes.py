@@ -66,7 +66,6 @@ def test_an_edit_that_follows_a_note_says_so(checkout, model_server):
     assert (note.proposed, note.taken) == (2, 1)
     (outcome,) = note_outcomes(record)
     assert (outcome.fate, outcome.edits) == (Fate.MERGED, (edit,))
-    assert record.decision is not None
     assert (record.decision.score_before, record.decision.score_after) == (0.0, 0.25)
     # the merge is told to keep it
     merges = [prompt for prompt in model_server.prompts if "Stage: merge" in prompt]
@@ -78,7 +77,6 @@ def test_a_note_whose_edit_scores_no_better_is_reverted(checkout, model_server):
     follow(model_server, "review-7", line="Kind z: never mind.")
     record = step(checkout, NOTE)
     (outcome,) = note_outcomes(record)
-    assert record.decision is not None
     assert (outcome.fate, record.decision.score_after) == (Fate.REVERTED, 0.0)
 
 

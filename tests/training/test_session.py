@@ -60,7 +60,6 @@ def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_sessio
                 async with ready.models(scope):
                     stores.add(equipment.store)
             (store,) = stores
-            assert store is not None
             assert store.get("unknown") is None
         with pytest.raises(InfrastructureError):
             store.get("unknown")

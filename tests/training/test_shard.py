@@ -52,9 +52,7 @@ class Fleet:
 
 
 def share(session: Run, part: Shard, file: Path) -> ShardOutcome:
-    outlook = look_ahead(session)
-    assert outlook is not None
-    return asyncio.run(roll_out_shard(session, outlook, part, file))
+    return asyncio.run(roll_out_shard(session, look_ahead(session), part, file))
 
 
 def roll_out(checkout: Checkout, part: Shard, *overrides: str) -> ShardOutcome:
@@ -151,7 +149,6 @@ def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet):
     machine = fleet.step([])
     machine.run()
     state, outlook = machine.state(), look_ahead(machine.session("evaluation.gate_metric=soft"))
-    assert outlook is not None
     skills = 1 if state.best.sha256 == state.current.sha256 else 2
     assert (outlook.phase, len(outlook.attempts)) == ("measure", 8 * skills)
 
@@ -194,7 +191,6 @@ def test_nothing_is_compared_twice_where_an_epoch_merged_nothing(checkout, model
     more = (*EPOCH_ENDS, "train.num_epochs=2")
     while (outlook := look_ahead(checkout.session(*more))) and outlook.phase != "comparison":
         checkout.step(*more)
-    assert outlook is not None
     assert len(set(map(repr, outlook.attempts))) == len(outlook.attempts) == 8
 
 

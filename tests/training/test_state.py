@@ -357,7 +357,6 @@ def test_a_change_under_a_candidate_is_named_by_the_step_after_it(checkout):
 def test_what_may_hold_a_secret_is_kept_as_a_hash(checkout):
     checkout.run(*ONE, "model.target.extra_body={secret: sk-hidden}")
     basis = checkout.state().basis
-    assert basis is not None
     assert basis.train_size == 8
     assert "sk-hidden" not in checkout.show(BRANCH, ".skillopt/demo/state.json")
 

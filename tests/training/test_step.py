@@ -65,10 +65,6 @@ def test_memory_agrees_with_the_skill_of_its_commit(trained, commit, step):
     assert state.best.sha256 == sha256(best)
 
 
-def test_state_counts_all_that_the_run_used(trained):
-    assert trained.state().usage.calls == sum(entry.usage.calls for entry in trained.history())
-
-
 @pytest.mark.parametrize(
     ("measure", "reused"), [((), 2), (("model.target.temperature=0.5",), None)]
 )
