@@ -94,11 +94,8 @@ def test_warnings_of_the_configuration_are_told(settings, fresh):
         item = f'[{{"id": "{split}", "question": "{split}?", "answers": ["yes"]}}]'
         (fresh / "split" / split / "items.json").write_text(item, encoding="utf-8")
     told: list[Event] = []
-
-    def note(event: Event) -> None:
-        told.append(event)
-
-    open_run(replace(settings, cwd=fresh, overrides=("run=x", "scorer={type: exact}")), note)
+    overrides = ("run=x", "scorer={type: exact}")
+    open_run(replace(settings, cwd=fresh, overrides=overrides), told.append)
     assert any(isinstance(event, Note) and event.level == "warning" for event in told)
 
 
