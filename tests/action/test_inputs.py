@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.action.inputs import Command, Inputs, read_inputs
-from skillopt_ci.action.outputs import (
-    JobLog,
-    Outputs,
-    append_outputs,
-    command,
-    fold,
-)
+from skillopt_ci.action.outputs import JobLog, Outputs, append_outputs, command, fold
 from skillopt_ci.errors import UsageError
 
 

@@ -6,12 +6,9 @@ import shutil
 from typing import Any
 
 import pytest
-from action_world import SMALL, Finished, World, obeyed
+from action_world import ADA, FORK, OURS, SMALL, Finished, World, obeyed, opened_pull
 from github_server import pulls
 
-ADA = {"login": "ada", "type": "User"}
-OURS = {"full_name": "octo/skills"}
-FORK = {"full_name": "mallory/skills"}
 SKILL = "skills/ledger/SKILL.md"
 CHECK = "skillopt-ci / quickstart evaluation"
 #: As few tasks as show a difference.
@@ -24,9 +21,7 @@ pytestmark = pytest.mark.end_to_end
 def propose(world: World, head: str, repository: dict[str, str] = OURS) -> dict[str, Any]:
     """Open a pull request of this commit; return the payload of the event."""
     pulls.add(world.hub, "ada", head, head="better", base="main", head_repo=repository["full_name"])
-    base = {"sha": world.hub.bare.tip("main"), "ref": "main", "repo": OURS}
-    pull = {"number": 1, "head": {"sha": head, "ref": "better", "repo": repository}, "base": base}
-    return {"action": "opened", "pull_request": pull, "sender": ADA}
+    return opened_pull(head, world.hub.bare.tip("main"), repository)
 
 
 def conclusions(world: World, commit: str) -> list[str]:

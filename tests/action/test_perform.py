@@ -23,8 +23,8 @@ from skillopt_ci.action.main import run
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.perform import leave_notes, perform
 from skillopt_ci.cli.comment import Published, publish_run
+from skillopt_ci.cli.init import make_repository
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.demo import write_example
 from skillopt_ci.errors import InfrastructureError, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Client
@@ -42,7 +42,6 @@ SMALL = (
     "evaluation.sel_env_num=8",
     "evaluation.test_env_num=4",
 )
-WHO = {f"GIT_{role}_{what}": "a" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
 @dataclass
@@ -84,11 +83,7 @@ def log() -> io.StringIO:
 
 @pytest.fixture
 def job(tmp_path: Path, desk: Desk, log: io.StringIO, github_hub: Hub) -> Job:
-    write_example(tmp_path)
-    git = Git(tmp_path, WHO)
-    git.run("init", "--quiet", "--initial-branch=main")
-    git.run("add", "--all")
-    git.run("commit", "--quiet", "--message", "Start")
+    make_repository(tmp_path)
     inputs, client = Inputs(overrides=SMALL), Scene(github_hub).client()
     return make_job(tmp_path, log, inputs=inputs, client=client)
 
@@ -241,7 +236,7 @@ def test_an_evaluation_shows_what_it_found(job, desk, log):
 
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_checkout_of_the_head_does_not_judge_itself(job, desk, merged):
-    git = Git(job.folder, WHO)
+    git = Git(job.folder)
     git.run("checkout", "--quiet", "-b", "better")
     git.run("commit", "--quiet", "--allow-empty", "--message", "Better")
     head = git.run("rev-parse", "HEAD").text

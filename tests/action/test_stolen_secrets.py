@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_world import World
+from action_world import FORK, World, opened_pull
 from github_server.scene import Scene
 from http_server import Handler, http_server
 
@@ -180,19 +180,8 @@ def evaluated(job: World, scorer: str, *more: str) -> Any:
     Scene(job.hub).pull()
     text = (job.workspace / SKILL).read_text(encoding="utf-8") + "\nLook for secrets.\n"
     head = job.hub.bare.save("skillopt/demo", SKILL, text)
-    ada = {"login": "ada", "type": "User"}
-    fork, ours = ({"full_name": name} for name in ("mallory/skills", "octo/skills"))
-    change = {
-        "number": 1,
-        "head": {"sha": head, "ref": "better", "repo": fork},
-        "base": {"sha": job.git("rev-parse", "HEAD"), "ref": "main", "repo": ours},
-    }
-    payload = {
-        "action": "labeled",
-        "pull_request": change,
-        "label": {"name": "skillopt-eval"},
-        "sender": ada,
-    }
+    labelled = {"action": "labeled", "label": {"name": "skillopt-eval"}}
+    payload = opened_pull(head, job.git("rev-parse", "HEAD"), FORK, **labelled)
     overrides = ["evaluation.sel_env_num=2", f"scorer={scorer}", *more]
     return job.start("pull_request_target", payload, token=TOKEN, overrides="\n".join(overrides))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import forked
 import pytest
-from action_world import SMALL, Finished, World
+from action_world import ADA, FORK, OURS, SMALL, Finished, World, opened_pull
 from github_server.scene import WANTED, Scene
 from workflow_runner import INSTALLED, Ran, Runner, github_runner
 
@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.end_to_end,
     pytest.mark.skipif(not INSTALLED, reason="npm has not installed GitHub's expressions"),
 ]
-ADA = {"login": "ada", "type": "User"}
 SKILL = "skills/ledger/SKILL.md"
 TRAINING, EVALUATION = "Training", "Evaluation"
 
@@ -40,7 +39,6 @@ def github(world: World) -> Iterator[Runner]:
 def only(ran: dict[str, Ran]) -> tuple[str, Ran, Finished]:
     """The one job that ran, by its name, and how the action in it ended."""
     ((name, job),) = ran.items()
-    assert job.done is not None
     return name, job, job.done
 
 
@@ -48,7 +46,6 @@ def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github
     first = github.fire("schedule", {"schedule": "17 3 * * 1-5", "sender": ADA})
     assert list(first) == [TRAINING, "Report", "Publish"]
     job = first[TRAINING]
-    assert job.done is not None
     assert (job.done.code, job.done.outputs["step"], job.restored) == (0, "1", "")
     assert job.group == "skillopt-train-skillopt.yaml-"
     assert job.artifacts == [job.done.outputs["report"], job.done.outputs["page"]]
@@ -57,7 +54,6 @@ def test_a_schedule_trains_keeps_what_was_paid_for_and_publishes_the_page(github
     assert "quickstart" in site.read_text(encoding="utf-8")
     assert first["Publish"].permissions == {"pages": "write", "id-token": "write"}
     second = github.fire("schedule", {"schedule": "17 3 * * 1-5", "sender": ADA})[TRAINING]
-    assert second.done is not None
     told = (second.done.outputs["step"], second.restored)
     assert told == ("2", "skillopt-calls-skillopt.yaml//1-1")
 
@@ -68,23 +64,17 @@ def test_a_manual_start_does_its_command(github):
     newest = github.world.hub.bare.save("main", "README.md", "Changed while the job waited\n")
     ran = github.fire("workflow_dispatch", {"inputs": {"command": "check"}, "sender": ADA})
     assert ran[TRAINING].head == newest
-    assert ran[TRAINING].done is not None
     assert "step" not in ran[TRAINING].done.outputs
     assert github.world.hub.bare.tip("skillopt/quickstart") is None
 
 
-def proposal(github: Runner, path: str, fork: str = "octo/skills") -> dict[str, Any]:
+def proposal(github: Runner, path: str, repository: dict[str, str] = OURS) -> dict[str, Any]:
     """The payload of a pull request that changes a file."""
     hub = github.world.hub
     base = hub.bare.tip("main")
     head = hub.bare.save("better", path, "# Ledger lines\n\nAs short as can be.\n")
     number = keep_pull_request(Scene(hub).client(), replace(WANTED, head="better")).number
-    assert number is not None
-    ends = {
-        "head": {"sha": head, "ref": "better", "repo": {"full_name": fork}},
-        "base": {"sha": base, "ref": "main", "repo": {"full_name": "octo/skills"}},
-    }
-    return {"action": "opened", "pull_request": {"number": number, **ends}, "sender": ADA}
+    return opened_pull(head, base, repository, number)
 
 
 def checks(github: Runner) -> list[tuple[str, str | None]]:
@@ -102,7 +92,7 @@ def test_an_own_pull_request_is_evaluated_from_base(github):
 
 
 def test_a_forks_pull_request_waits_for_the_label(github):
-    payload = proposal(github, SKILL, "mallory/skills")
+    payload = proposal(github, SKILL, FORK)
     head = payload["pull_request"]["head"]["sha"]
     _, _, waiting = only(github.fire("pull_request_target", payload))
     assert (waiting.outputs["result"], checks(github)) == ("skipped", [(head, None)])
@@ -115,7 +105,7 @@ def test_a_forks_pull_request_waits_for_the_label(github):
 
 
 def test_what_touches_no_skill_and_merge_groups_get_the_required_check(github):
-    payload = proposal(github, "README.md", "mallory/skills")
+    payload = proposal(github, "README.md", FORK)
     only(github.fire("pull_request_target", payload))
     base = github.world.hub.bare.tip("main")
     group = {"head_sha": payload["pull_request"]["head"]["sha"], "base_sha": base}
@@ -150,7 +140,6 @@ def test_the_whole_way_to_a_merge_that_a_person_asked_for(github):
     hub, steps, branch = github.world.hub, [], "skillopt/quickstart"
     for _ in range(2):
         _, job = next(iter(github.fire("schedule", {"sender": ADA}).items()))
-        assert job.done is not None
         steps.append((job.done.outputs["step"], job.done.outputs["result"]))
     assert [number for number, _ in steps] == ["1", "2"]
     (pull,) = hub.pulls.values()

@@ -19,6 +19,8 @@ from skillopt_ci.action.outputs import JobLog
 from skillopt_ci.demo import write_example
 
 SMALL = "train.batch_size=4\nevaluation.sel_env_num=8\nevaluation.test_env_num=4"
+ADA = {"login": "ada", "type": "User"}
+OURS, FORK = {"full_name": "octo/skills"}, {"full_name": "mallory/skills"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,17 @@ def example_world(hub: Hub, folder: Path) -> World:
     made.git("push", "--quiet", str(hub.bare.folder), "main")
     made.git("remote", "add", "origin", f"{hub.url}/octo/skills.git")
     return made
+
+
+def opened_pull(
+    head: str, base: str | None, repository: dict[str, str] = OURS, number: int = 1, **more: object
+) -> dict[str, Any]:
+    """The payload of the event that Ada opened a pull request, with ``more`` in its place."""
+    ends = {
+        "head": {"sha": head, "ref": "better", "repo": repository},
+        "base": {"sha": base, "ref": "main", "repo": OURS},
+    }
+    return {"action": "opened", "pull_request": {"number": number, **ends}, "sender": ADA, **more}
 
 
 def read_outputs(text: str) -> dict[str, str]:
