@@ -55,11 +55,6 @@ def test_equal_texts_are_measured_once(checkout, model_server):
     assert len(model_server.prompts) == 8
 
 
-def test_the_optimizer_is_not_asked(checkout, model_server):
-    measure(checkout, RULE, split="all")
-    assert (len(model_server.prompts), model_server.optimizer_prompts) == (24, [])
-
-
 def test_a_few_errors_leave_the_rest_measured(checkout, model_server):
     model_server.trouble = lambda prompt: (500, "down") if "Item 201" in prompt else None
     (only,) = measure(checkout, RULE).skills

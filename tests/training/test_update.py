@@ -15,8 +15,8 @@ from training_runs import train_all, train_once
 from update_modes import FULL_REWRITE, PATCH, REWRITE
 
 from skillopt_ci.cli.build import open_run
+from skillopt_ci.cli.init import make_repository
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.demo import write_example
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.messages import Message
@@ -225,16 +225,11 @@ class Office(Checkout):
 
 
 def opened(folder: Path) -> Office:
-    office = Office(folder)
-    write_example(office.folder)
-    skill = office.folder / SKILL
+    make_repository(folder)
+    skill = folder / SKILL
     skill.write_text(f"{skill.read_text()}\n{GUIDANCE}\n", encoding="utf-8")
-    office.git("init", "--quiet", "--initial-branch=main")
-    for key, value in (("user.name", "Ada"), ("user.email", "ada@example.org")):
-        office.git("config", key, value)
-    office.git("add", ".")
-    office.git("commit", "--quiet", "-m", "Begin")
-    return office
+    Office(folder).git("commit", "--quiet", "--all", "--amend", "--no-edit")
+    return Office(folder)
 
 
 @pytest.fixture
