@@ -131,6 +131,10 @@ def test_the_address_comes_with_the_provider_and_its_region(provider, fields, ur
 @pytest.mark.parametrize(
     ("provider", "more", "variable"),
     [
+        ("openai", {}, "OPENAI_API_KEY"),
+        ("openai", {"base_url": "https://api.openai.com/v1/"}, "OPENAI_API_KEY"),
+        ("openai", {"base_url": "http://localhost:8000/v1"}, None),
+        ("openai", {"api_key_env": "MINE"}, "MINE"),
         ("groq", {}, "GROQ_API_KEY"),
         ("groq", {"base_url": "https://api.groq.com/openai/v1/"}, "GROQ_API_KEY"),
         ("groq", {"base_url": "https://elsewhere/v1"}, None),

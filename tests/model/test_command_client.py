@@ -11,7 +11,6 @@ from programs import write_program
 from skillopt_ci.config.models import PROVIDERS, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.model.access import resolved_key_values
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import open_router
 from skillopt_ci.model.cache import call_key
@@ -136,11 +135,6 @@ def test_only_named_variables_are_seen(ask):
     code = "import os, sys; print(os.environ['A_KEY']); print(os.environ['A_KEY'], file=sys.stderr)"
     reply = ask(code, {"A_KEY": "sk-secret"}, env=["A_KEY"])
     assert (reply.text, reply.trace) == ("***", "***")
-
-
-def test_keys_that_a_command_sees_are_known_for_redaction():
-    models = Models(target=role("", env=["A_KEY", "MODE"]), optimizer=role(""))
-    assert resolved_key_values(models, {"A_KEY": "sk-1", "MODE": "fast"}) == ("sk-1",)
 
 
 def test_the_arguments_are_part_of_the_call_key():

@@ -24,21 +24,6 @@ def config(**changes: Any) -> ModelRole:
     return ModelRole.model_validate({"provider": "openai", "model": "m", **changes})
 
 
-@pytest.mark.parametrize(
-    ("changes", "variable"),
-    [
-        ({}, "OPENAI_API_KEY"),
-        ({"base_url": "https://api.openai.com/v1/"}, "OPENAI_API_KEY"),
-        ({"base_url": "http://localhost:8000/v1"}, None),
-        ({"base_url": "http://localhost:8000/v1", "api_key_env": "LOCAL"}, "LOCAL"),
-        ({"api_key_env": "MINE"}, "MINE"),
-        ({"provider": "simulated"}, None),
-    ],
-)
-def test_openai_s_key_goes_to_openai_alone(changes, variable):
-    assert config(**changes).key_variable == variable
-
-
 def test_a_key_is_read_without_the_space_around_it():
     assert api_key("model.target", config(), {"OPENAI_API_KEY": " sk-1\n"}) == "sk-1"
     assert api_key("model.target", config(base_url="http://localhost/v1"), {}) == "none"
