@@ -1,16 +1,16 @@
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import forked
 import pytest
+from command_line import Finished, skillopt_ci
 
 from tests.conftest import Checkout
 
 Killed = Callable[["Checkout", int], None]
-Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Command = Callable[..., Finished]
 
 
 @pytest.fixture
@@ -29,9 +29,4 @@ def train_until_killed() -> Killed:
 @pytest.fixture
 def command() -> Command:
     """Run ``skillopt-ci`` in a checkout; ``env`` comes on top of the environment."""
-
-    def run(checkout: Checkout, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-        environ = {**os.environ, "DEMO_KEY": "sk-demo-key", **env}
-        return forked.run(["-m", "skillopt_ci", *args], cwd=checkout.folder, env=environ)
-
-    return run
+    return lambda checkout, *words, **env: skillopt_ci(checkout.folder, *words, **env)

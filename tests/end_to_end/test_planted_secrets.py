@@ -4,12 +4,12 @@ import base64
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+import forked
 import pytest
 from github_server.state import Hub
 
@@ -118,29 +118,27 @@ def leftovers(workshop: Workshop, hub: Hub) -> Iterator[tuple[str, bytes]]:
         if path.is_file() and hidden not in path.parents:
             yield str(path), path.read_bytes()
     for folder in (workshop.folder / "repository", hub.bare.folder):
-        from tests.conftest import Checkout
-
         objects = Checkout(folder).git("cat-file", "--batch-all-objects", "--batch", "--buffer")
         yield f"objects of {folder}", objects.encode("utf-8", "surrogateescape")
     shown = [hub.pulls, hub.comments, hub.reviews, hub.checks, hub.statuses, hub.events]
     yield "what GitHub shows", json.dumps(shown, default=str, ensure_ascii=False).encode()
 
 
-def test_no_secret_is_left_anywhere(planted, workshop, github_hub, model_server, command):
+@pytest.fixture
+def environ(workshop: Workshop) -> dict[str, str]:
+    """What only the environment has of the secrets, and a folder for temporary files."""
     temporary = workshop.folder / "tmp"
     temporary.mkdir()
+    known = {name: SECRETS[name] for name in ("DEMO_KEY", "GRADER_TOKEN", "GITHUB_TOKEN")}
+    no_proxy = os.environ.get("NO_PROXY", "") or "127.0.0.1"
+    return {**known, "TMPDIR": str(temporary), "NO_PROXY": no_proxy}
+
+
+def test_no_secret_is_left_anywhere(planted, workshop, github_hub, model_server, command, environ):
     note = {"id": "n1", "author": "ada", "text": f"Use this: {chatter()}", "url": "", "path": ""}
     notes = workshop.folder / "secrets" / "notes.json"
     notes.write_text(json.dumps({"notes": [note]}), encoding="utf-8")
-    environ: dict[str, Any] = {
-        "DEMO_KEY": SECRETS["DEMO_KEY"],
-        "GRADER_TOKEN": SECRETS["GRADER_TOKEN"],
-        "GITHUB_TOKEN": SECRETS["GITHUB_TOKEN"],
-        "GITHUB_REPOSITORY": "octo/skills",
-        "GITHUB_API_URL": github_hub.url,
-        "TMPDIR": str(temporary),
-        "NO_PROXY": os.environ.get("NO_PROXY", "") or "127.0.0.1",
-    }
+    environ |= {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_API_URL": github_hub.url}
     told = {}
     for words in (
         ("run", "-v", "--notes", str(notes)),
@@ -169,10 +167,10 @@ def test_no_secret_is_left_anywhere(planted, workshop, github_hub, model_server,
     assert any(HIDDEN in prompt for prompt in model_server.optimizer_prompts)
 
 
-def test_no_secret_that_an_agent_reads_is_left_anywhere(planted, workshop, github_hub, command):
+def test_no_secret_that_an_agent_reads_is_left_anywhere(
+    planted, workshop, github_hub, command, environ
+):
     """Its commands print them, and it leaves them behind in files of text and of bytes."""
-    temporary = workshop.folder / "tmp"
-    temporary.mkdir()
     loot = workshop.folder / "secrets" / "loot"
     loot.write_text(chatter(), encoding="utf-8")
     solver = {
@@ -190,11 +188,6 @@ def test_no_secret_that_an_agent_reads_is_left_anywhere(planted, workshop, githu
         "rollout.task": "{artifacts: ['**']}",
     }
     given = [word for key, value in agent.items() for word in ("-o", f"{key}={value}")]
-    environ = {
-        **{name: SECRETS[name] for name in ("DEMO_KEY", "GRADER_TOKEN", "GITHUB_TOKEN")},
-        "TMPDIR": str(temporary),
-        "NO_PROXY": os.environ.get("NO_PROXY", "") or "127.0.0.1",
-    }
     for words in (("step", "-v"), ("trace", "a0")):
         done = command(planted, *words, *options(workshop), *given, **environ)
         assert done.returncode == 0, done.stderr
@@ -228,24 +221,20 @@ def test_key_that_a_server_echoes_is_not_told(checkout, command, model_server, s
 
 
 def test_key_is_not_in_the_report_of_a_crash(checkout):
-    checkout.write("sitecustomize.py", CRASH)
-    done = subprocess.run(
-        [sys.executable, "-m", "skillopt_ci", "step"],
-        cwd=checkout.folder,
-        env={**os.environ, "DEMO_KEY": KEY, "CI": "true", "PYTHONPATH": str(checkout.folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environ = {**os.environ, "DEMO_KEY": KEY, "CI": "true"}
+    done = forked.run(["-c", CRASH], cwd=checkout.folder, env=environ)
     assert done.returncode == 1
     assert "planted defect" in done.stderr
     assert KEY not in done.stderr
 
 
 CRASH = f"""\
+import sys
 import skillopt_ci.cli.build as build
+from skillopt_ci.cli.main import main
 def fail(*args):
     raise RuntimeError("planted defect with {KEY}")
 assert build.open_run
 build.open_run = fail
+sys.exit(main(["step"]))
 """

@@ -1,12 +1,11 @@
 """Two processes at the same time: two runs of one configuration, in one clone or two; one run."""
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import forked
 import pytest
+from command_line import Finished, skillopt_ci
 from faulty_server import FAULTS, FaultyServer
 from serving import running
 from simulated_server import SimulatedServer
@@ -54,14 +53,10 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
-def command(folder: Path, word: str, *options: str) -> forked.Finished:
-    return forked.run(["-m", "skillopt_ci", word, *options], cwd=folder, env=os.environ)
-
-
-def together(word: str, *asked: tuple[Path, str]) -> list[forked.Finished]:
+def together(word: str, *asked: tuple[Path, str]) -> list[Finished]:
     options = ("--json", "--no-progress", "-o", "evaluation.eval_test=false")
     with ThreadPoolExecutor() as pool:
-        return [*pool.map(lambda one: command(one[0], word, "--run", one[1], *options), asked)]
+        return [*pool.map(lambda one: skillopt_ci(one[0], word, "--run", one[1], *options), asked)]
 
 
 def second(clone: Path) -> Path:
@@ -132,7 +127,7 @@ def test_one_run_from_two_clones_does_each_step_once(clone):
 
 
 def test_a_command_without_a_name_asks_which_run(clone):
-    done = command(clone, "step")
+    done = skillopt_ci(clone, "step")
     assert done.returncode == 2
     assert "which run? Name one with --run: left, right" in done.stderr
 

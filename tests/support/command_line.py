@@ -57,9 +57,9 @@ def command_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
     return run
 
 
-def skillopt_ci(folder: Path, *words: str | Path) -> Finished:
-    """Run the command in ``folder``."""
-    env = {**os.environ, "DEMO_KEY": "sk-demo-key"}
+def skillopt_ci(folder: Path, *words: str | Path, **env: str) -> Finished:
+    """Run the command in ``folder``; ``env`` comes on top of the environment."""
+    env = {**os.environ, "DEMO_KEY": "sk-demo-key", **env}
     return forked.run(["-m", "skillopt_ci", *words], cwd=folder, env=env)
 
 
