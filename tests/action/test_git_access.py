@@ -17,8 +17,12 @@ def clone(hub: Hub, folder: Path) -> Path:
     return folder
 
 
-def test_without_authorization_nothing_can_be_pushed(github_hub, tmp_path):
-    git = Git(clone(github_hub, tmp_path / "clone"))
+ELSEWHERE = as_environment(authorize("https://github.example", "job"), {})
+
+
+@pytest.mark.parametrize("env", [{}, ELSEWHERE], ids=["no token", "another server's"])
+def test_without_the_token_of_this_server_nothing_can_be_pushed(github_hub, tmp_path, env):
+    git = Git(clone(github_hub, tmp_path / "clone"), env)
     assert git.attempt("push", "origin", "main:refs/heads/new").status != 0
 
 
@@ -34,12 +38,6 @@ def test_what_checkout_kept_is_not_sent_as_well(github_hub, tmp_path):
     Git(folder).run("config", f"http.{github_hub.url}/.extraheader", "Authorization: Basic b2xk")
     git = Git(folder, as_environment(authorize(github_hub.url, "job"), {}))
     assert git.attempt("push", "origin", "main:refs/heads/new").status == 0
-
-
-def test_another_server_does_not_see_the_token(github_hub, tmp_path):
-    env = as_environment(authorize("https://github.example", "job"), {})
-    git = Git(clone(github_hub, tmp_path / "clone"), env)
-    assert git.attempt("push", "origin", "main:refs/heads/new").status != 0
 
 
 def test_without_a_token_there_is_nothing_to_say():

@@ -203,8 +203,6 @@ def test_before_the_start_the_skill_is_its_own_initial_but_there_is_no_best(untr
 
 
 AGENT = "rollout.solver={type: agent}"
-
-
 DOCKER = "rollout.computer={type: docker}"
 
 

@@ -211,7 +211,6 @@ DEATHS = [
     *(("reverted", 2, stage) for stage in ("selection", "epoch end")),
 ]
 
-
 LATER = ("use_slow_update: false, use_meta_skill: false", "use_slow_update: true")
 WITH_ENDS = (LATER, ("batch_size: 4", "batch_size: 8"))
 

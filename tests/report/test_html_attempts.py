@@ -7,6 +7,7 @@ from skillopt_ci.report import view
 from skillopt_ci.report.html_attempts import (
     MOST_CHARACTERS,
     VIEWER_MOST,
+    WISHES_MOST,
     Recorded,
     Shown,
     Trajectory,
@@ -15,7 +16,6 @@ from skillopt_ci.report.html_attempts import (
     viewer,
     wishes,
 )
-from skillopt_ci.report.html_attempts import WISHES_MOST as MOST_WISHES
 from skillopt_ci.report.view import RunView
 
 
@@ -119,7 +119,7 @@ def test_an_attempt_says_the_command_that_shows_all_of_it():
 
 @given(runs())
 def test_any_run_can_be_chosen_from(run):
-    assert all(len(own) <= MOST_WISHES for own in wishes(run).values())
+    assert all(len(own) <= WISHES_MOST for own in wishes(run).values())
     known = everything(run)
     found = viewer(run, known)
     assert len({one.id for one in found.shown}) == len(found.shown)

@@ -127,8 +127,6 @@ def test_training_score_names_an_older_skill(make_record, make_proposal, older, 
 
 APPLIED = EditRecord(op="append", content="A rule.", status="applied_append")
 REFUSED = EditRecord(op="append", content="x", status="skipped_guard", reason="it is\nevil")
-
-
 PLAIN = record(entry(1, score_before=0.5, score_after=0.25)).proposal
 
 

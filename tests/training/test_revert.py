@@ -8,9 +8,8 @@ from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.lessons import lessons
-from tests.conftest import HARMFUL, RULES, Checkout, ModelServer
+from tests.conftest import BRANCH, HARMFUL, RULES, SKILL, Checkout, ModelServer
 
-BRANCH, SKILL = "skillopt/demo", "skills/SKILL.md"
 A, B, C = (RULES[kind] for kind in "abc")
 Revert = Callable[..., tuple[int, str]]
 

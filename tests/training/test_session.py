@@ -15,7 +15,6 @@ from programs import write_program
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.training.run_context import equipped
 
-PLAIN = ("optimizer.use_slow_update=false", "optimizer.use_meta_skill=false")
 AGENT = """
 import re, sys
 prompt = sys.stdin.read()
@@ -33,7 +32,7 @@ def test_a_program_can_be_the_target(checkout, model_server):
     target = f"  target: {{provider: command, model: agent, command: {command}}}"
     lines = [target if line.startswith("  target:") else line for line in config]
     checkout.write("skillopt.yaml", "\n".join(lines))
-    checkout.run(*PLAIN, "train.num_epochs=1")
+    checkout.run("train.num_epochs=1")
     assert checkout.state().best.measurement.score == 0.25
     assert checkout.state().usage.estimated
     assert not any(prompt.endswith("of kind a") for prompt in model_server.prompts)
