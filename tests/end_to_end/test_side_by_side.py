@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from command_line import Finished, skillopt_ci
+from command_line import Finished, in_process, overrides, skillopt_ci
 from faulty_server import FAULTS, FaultyServer
 from serving import running
 from simulated_server import SimulatedServer
 
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.git.process import Git
+from skillopt_ci.model import retry
 from tests.conftest import Checkout
-from tests.end_to_end.conftest import Command
 
 pytestmark = pytest.mark.end_to_end
 RUNS = """
@@ -135,24 +135,24 @@ def test_a_command_without_a_name_asks_which_run(clone):
 # A server that fails in a fifth of all tries changes nothing but the time it takes.
 
 
-def train(command: Command, checkout: Checkout, url: str) -> list[dict[str, object]]:
+def train(checkout: Checkout, url: str) -> list[dict[str, object]]:
     make_repository(checkout.folder)
     settings = [f"model.{role}={{provider: openai, model: simulated-{role}, base_url: {url}}}"
                 for role in ("target", "optimizer")]  # fmt: skip
     settings += ["tasks.limit=12", "train.batch_size=6", "train.num_epochs=1"]
-    words = [word for setting in settings for word in ("-o", setting)]
-    done = command(checkout, "run", "--json", *words)
+    done = in_process(checkout.folder, "run", "--json", *overrides(*settings))
     assert done.returncode == 0, done.stderr
     steps = [json.loads(line) for line in done.stdout.splitlines()]
     return [{**step, "seconds": None, "commit": None} for step in steps]
 
 
-def test_verdicts_and_trees_are_those_of_a_run_without_faults(workshop, command):
+def test_verdicts_and_trees_are_those_of_a_run_without_faults(workshop, monkeypatch):
+    monkeypatch.setattr(retry, "backoff", lambda *_: 0.0)
     calm, stormy = workshop.place("calm"), workshop.place("stormy")
     with running(SimulatedServer()) as url:
-        expected = train(command, calm, url)
+        expected = train(calm, url)
     faulty = FaultyServer(rate=0.2)
     with running(faulty, int(url.rpartition(":")[2].removesuffix("/v1"))) as url:
-        assert train(command, stormy, url) == expected
+        assert train(stormy, url) == expected
     assert set(faulty.faults) == set(FAULTS)
     assert stormy.trees("skillopt/quickstart") == calm.trees("skillopt/quickstart")
