@@ -34,12 +34,13 @@ _REVIEW = """\
 GitHub collapses. **Commits** is the training log: one commit per step, with its evidence, merged \
 or reverted by the gate.
 - **Guide it:** comment on a line of the skill, or write `/skillopt note …` in the conversation. \
-The next step follows it. If you push a commit to this branch, training continues from it.
+The next step's optimizer reads and answers it. If you push a commit to this branch, training \
+continues from it.
 - **Merge it** when the skill is worth having, with a merge commit or by squashing, not by \
 rebasing. Training continues from the base branch, and its next step opens a new pull request.
-- **Undo a step:** `/skillopt revert 3`, or a single rule by words from it. The optimizer sees \
-that. `/skillopt status`, `diff` and `report` reply here; `/skillopt apply` merges this if it is \
-confirmed, `/skillopt apply anyway` even if it is not.
+- **Undo a step:** `/skillopt revert` and its number, or words from a rule to undo only that. The \
+optimizer sees it. `/skillopt status`, `diff` and `report` reply here; `/skillopt apply` merges \
+this if it is confirmed, `/skillopt apply anyway` even if it is not.
 - **Stop it:** close this pull request. Training waits until you reopen it.\
 """
 

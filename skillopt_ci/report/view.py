@@ -179,9 +179,9 @@ def _step_work(record: StepRecord, failed: tuple[str, ...]) -> Iterator[Fact]:
         most = f"at most {proposal.edit_budget} to apply{chosen}"
     yield Fact(
         "proposals",
-        f"{proposal.n_failure_patches} from failures, {proposal.n_success_patches} from "
-        f"successes; {plural(proposal.n_edits_merged, 'proposal')} after merging, "
-        f"{most}{_CHOICE.get(proposal.selection, '')}",
+        f"{proposal.n_edits_merged} (patches: {proposal.n_failure_patches} from failures, "
+        f"{proposal.n_success_patches} from successes), {most}"
+        f"{_CHOICE.get(proposal.selection, '')}",
     )
     if rate is not None:
         sure = f", {rate.confidence} confidence" if rate.confidence else ""

@@ -32,7 +32,7 @@ def test_a_step_in_flight_has_no_verdict_yet(make_record, make_proposal):
     assert rows["verdict"] == "in flight"
     assert "selection tasks" not in rows
     rows = dict(rows_in_full(event_view(make_record(proposal=make_proposal(edit_budget=None)))))
-    assert rows["proposals"].endswith("no limit")
+    assert rows["proposals"] == "2 (patches: 1 from failures, 0 from successes), no limit"
 
 
 def test_every_edit_tells_what_became_of_it(make_record, make_proposal, make_edit):
