@@ -75,6 +75,8 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
     evidence = page_evidence(open_reader(settings), settings.redact)
     page = build_page(evidence)
     if output == Path("-"):
+        if settings.json:
+            raise UsageError("--json and --output - both print to standard output: name one.")
         print_text(page)
         return
     write_atomically(settings.cwd / output, page)

@@ -397,6 +397,8 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     Give `step` only files from jobs that you trust: it takes their answers for the model's.
     """
     part = Shard.parse(shard)
+    if output == Path("-"):
+        raise UsageError("The answers need a file: name it with --output FILE.")
     with opened(settings) as run:
         outlook = look_ahead(run)
         if outlook is None:

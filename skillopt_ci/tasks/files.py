@@ -97,9 +97,11 @@ def read_records(file: Path) -> Iterator[TaskRecord | TaskProblem]:
 
 def _json_records(text: str, file: Path) -> Iterator[TaskRecord]:
     document, start = _decoded(text), _skip(text, 0)
-    if isinstance(document, dict) and isinstance(document.get("data"), list):
-        start = dict(zip(document, _places(text, start), strict=True))["data"]
-        document = document["data"]
+    named = document if isinstance(document, dict) else {}
+    # `rows` is in what Hugging Face's server of data sets answers
+    if key := next((one for one in ("data", "rows") if isinstance(named.get(one), list)), ""):
+        start = dict(zip(named, _places(text, start), strict=True))[key]
+        document = named[key]
     if not isinstance(document, dict | list):
         raise TaskFileError("expected a JSON array or object of tasks", line=1)
     items: Iterable[tuple[str | None, object]] = (

@@ -123,15 +123,17 @@ def _asked(value: object, name: str, found: Foreign) -> Entry:
     return {"messages": turns}
 
 
-# Rows of CSV and JSON, samples of OpenAI Evals and items of evals on OpenAI's platform.
+# Rows of CSV and JSON, samples of OpenAI Evals, items of evals on OpenAI's platform, and rows of
+# Hugging Face's server of data sets.
 
 
 def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     rows = list[tuple[int, TaskRecord, Entry]]()
     for number, record in enumerate(read_records(file), 1):
         if isinstance(record, TaskRecord):
-            item = record.value.get("item")
-            rows.append((number, record, item if isinstance(item, dict) else record.value))
+            inner = (record.value.get(key) for key in ("item", "row"))
+            item = next((one for one in inner if isinstance(one, dict)), record.value)
+            rows.append((number, record, item))
         else:
             refuse([record] if record.is_last else [])
             found.lost.append(str(record))

@@ -104,6 +104,7 @@ ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in r
         ("rows.csv", "input,expected,kind\n" + "".join(f"Say {n}.,{n},k\n" for n in range(8)), ()),
         ("q.csv", "question,answer\n" + "".join(f"Say {n}.,{n}\n" for n in range(8)), ()),
         ("q.json", [{"question": f"Say {n}.", "target": n % 2 == 0} for n in range(8)], ()),
+        ("hf.json", {"features": [], "rows": [{"row_idx": 0, "row": one} for one in ROWS]}, ()),
         ("empty.csv", "prompt,target,,\n" + "".join(f"Say {n}.,{n},,\n" for n in range(8)), ()),
         ("alpaca.json", ALPACA, ()),
         ("items.jsonl", lines(*ITEMS), ("--prompt", "ticket", "--reference", "correct_label")),
@@ -142,8 +143,7 @@ def test_the_scorer_fits_the_answers(cli, tmp_path, row, kind, references):
     rows = [{"question": f"Which is {n}?", **row} for n in range(8)]
     write(tmp_path, {"rows.json": rows})
     assert cli(tmp_path, "import", "rows.json", "--json").json["scorer"] == {"type": kind}
-    (first, *_) = tasks(tmp_path).values()
-    assert references in str(first)
+    assert references in str(next(iter(tasks(tmp_path).values())))
 
 
 ONE_OF_TWO = "x\n\nA. up\nB. down"

@@ -21,8 +21,7 @@ NO_REPOSITORY = "not inside a git repository"
         ("trained", "status --config other.yaml", "other.yaml"),
         ("trained", "config --config a**", "a**: there is no such file"),
         ("trained", "status --run nightly", "Run 'nightly' has not started"),
-        ("untrained", "status", NOT_STARTED),
-        ("untrained", "status", "skillopt-ci step"),
+        ("untrained", "status", "Start it with `skillopt-ci step"),
         ("untrained", "best", NOT_STARTED),
         ("untrained", "report", NOT_STARTED),
         ("tmp_path", "status", NO_REPOSITORY),
@@ -36,6 +35,7 @@ NO_REPOSITORY = "not inside a git repository"
         ("fresh", "step --rollouts skillopt.yaml", "skillopt.yaml:1: not a rollout answer"),
         ("untrained", "rollout --shard 5/4", "5/4"),
         ("untrained", "rollout", "--shard"),
+        ("untrained", "rollout --shard 1/1 -O -", "--output FILE"),
     ],
 )
 def test_what_cannot_work_is_told_with_its_remedy(cli, git, request, folder, words, said):

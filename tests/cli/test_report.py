@@ -35,12 +35,12 @@ def test_it_writes_one_file_from_git_alone(cli, clone):
     done = cli(folder, "report", "--json")
     assert done.code == 0, done.err
     written = folder / "skillopt-report.html"
-    size = written.stat().st_size
-    assert done.json == {"run": "quickstart", "file": "skillopt-report.html", "bytes": size}
+    assert done.json == {"run": "quickstart", "file": written.name, "bytes": written.stat().st_size}
     assert "Simulated models." in written.read_text(encoding="utf-8")
 
 
 def test_the_file_may_be_elsewhere_and_is_replaced_as_a_whole(cli, done):
+    assert cli(done, "report", "--json", "-O-").json["exit_code"] == 2
     for _ in range(2):
         assert cli(done, "report", "-O", "site/index.html").code == 0
         text = (done / "site/index.html").read_text(encoding="utf-8")
