@@ -457,4 +457,4 @@ def _where_next(run: str, environ: Mapping[str, str], target: Path) -> Iterator[
     ):
         yield f"{command_line:<43} # {what}"
     if shutil.which("bwrap", path=environ.get("PATH")) is None:
-        yield "left out: what runs in a sandbox, which needs bubblewrap"
+        yield "left out: training an agent in a sandbox, which needs bubblewrap"

@@ -393,7 +393,7 @@ def test_what_needs_bubblewrap_is_told_to_be_left_out_there(cli, tmp_path, monke
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     done = cli(tmp_path, "quickstart", "place", *SMALL)
     assert done.code == 0, done.err
-    assert ("left out: what runs in a sandbox" in done.out) == ("bwrap" not in programs)
+    assert ("left out: training an agent in a sandbox" in done.out) == ("bwrap" not in programs)
 
 
 def test_json_has_steps_and_epoch_ends_alone_and_a_browser_the_report(cli, tmp_path, monkeypatch):
