@@ -145,7 +145,8 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
 
 def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     known = decision.reused_from
-    reused = "" if known is None else f", as measured in step {known}: the text was the same"
+    place = f"in step {known}" if known else "at the start"
+    reused = "" if known is None else f", as measured {place}: the text was the same"
     metric = say.with_pessimistic(decision.metric, measured)
     after = score_text(measured.score, measured.n)
     if measured.partial:
