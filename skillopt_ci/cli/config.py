@@ -134,7 +134,9 @@ def discover_command(settings: Globals) -> ExitCode:
             ("?" if words is None else str(words), read_by or "", ", ".join(names) or "-", path)
             for path, read_by, words, names in found
         ]
-        print_table(settings, ("words", "read by", "trained by", "document"), rows)
+        print_table(
+            settings, ("words", "read by", "trained by", "document"), rows, "", ("words", "read by")
+        )
     for problem in wrong:
         click.echo(f"error: {harmless(problem)}", err=True)
     if wrong:

@@ -340,7 +340,7 @@ def skill(folder: Path, path: str) -> None:
     (folder / path).write_text("one two three\n")
 
 
-def test_skills_and_their_runs(cli, place):
+def test_skills_and_their_runs(cli, place, monkeypatch):
     skill(place, "skills/invoices/SKILL.md")
     skill(place, "skills/letters/SKILL.md")
     skill(place, "AGENTS.md")
@@ -356,6 +356,8 @@ def test_skills_and_their_runs(cli, place):
         "3      agents   letters     skills/letters/SKILL.md",
     ]
     assert "To train one: skillopt-ci init --skill AGENTS.md" in done.out
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "\ninvoices    skills/invoices/SKILL.md\n" in cli(place, "discover").out
 
 
 def test_the_matrix_has_a_job_for_each_run_of_every_configuration(cli, place):
@@ -408,8 +410,7 @@ def test_runs_in_each_others_way_are_told_and_stop_no_other(cli, place, other, s
 
 def test_an_empty_repository_says_how_to_begin(cli, place):
     done = cli(place, "discover")
-    assert done.code == 3
-    assert "skillopt-ci init" in done.err
+    assert (done.code, "skillopt-ci init" in done.err) == (3, True)
 
 
 def test_a_document_that_is_no_text_is_listed_all_the_same(cli, place):
