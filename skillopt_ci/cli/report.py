@@ -248,7 +248,7 @@ def _serve(settings: Globals, port: int) -> None:
             f"port {port} cannot be opened: {error.strerror}", hint="Take a free one: --port 0"
         ) from error
     address = f"http://{_HOST}:{listener.getsockname()[1]}/"
-    click.echo(f"The report of this run: {address} (Ctrl-C ends it)")
+    settings.tell({"address": address}, f"The report of this run: {address} (Ctrl-C ends it)")
     sys.stdout.flush()
     application = web.Application()
     application.router.add_get("/{path:.*}", respond)

@@ -194,7 +194,7 @@ def served(done: Path) -> Iterator[int]:
     for file in (done / ".git" / "skillopt-ci" / "events" / "quickstart").glob("*.jsonl"):
         if "-quickstart-" not in file.name:
             file.unlink()
-    with serving_report(done) as (port, process):
+    with serving_report(done, "-m", "skillopt_ci", "--json") as (port, process):
         yield port
         process.terminate()
 

@@ -73,10 +73,12 @@ def serving_report(folder: Path, *program: str) -> Iterator[tuple[int, "subproce
         text=True,
     )
     with process:
-        assert process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
-        assert found is not None
         try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            told = json.loads(line)["address"] if "--json" in program else line
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", told)
+            assert found is not None
             yield int(found[1]), process
             assert process.wait(timeout=60) == 0
         finally:
