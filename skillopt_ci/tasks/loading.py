@@ -33,16 +33,17 @@ def load_splits(spec: TasksSpec, root: Path) -> Splits:
         if isinstance(spec, SplitDir):
             files = {name: _split_file(root / spec.split_dir, name) for name in SPLIT_NAMES}
         else:
-            given = {name: getattr(spec, name) for name in SPLIT_NAMES}
-            files = {name: root / file for name, file in given.items() if file}
+            files = {name: root / file for name in SPLIT_NAMES if (file := getattr(spec, name))}
+        if len(set(files.values())) < len(files):
+            named = ", ".join(f"{name}: {file}" for name, file in files.items())
+            raise TaskFileError(f"tasks: each split needs a file of its own, not {named}")
         loaded = {name: load_tasks(file) for name, file in files.items()}
         refuse([problem for _, problems in loaded.values() for problem in problems])
         empty = [name for name, (tasks, _) in loaded.items() if not tasks]
         refuse([TaskProblem(files[name], None, f"the {name} split has no tasks") for name in empty])
         splits = {name: tasks for name, (tasks, _) in loaded.items()}
     refuse_clashes(splits)
-    kept = {name: tuple(tasks[: spec.limit or None]) for name, tasks in splits.items()}
-    return Splits(kept["train"], kept["selection"], kept.get("test", ()))
+    return Splits(*(tuple(splits.get(name, ())[: spec.limit or None]) for name in SPLIT_NAMES))
 
 
 def read_entries(file: Path) -> tuple[Task, ...]:
@@ -90,13 +91,9 @@ def divide(items: Sequence[Item], ratio: str, seed: int) -> dict[SplitName, tupl
     Random(seed).shuffle(shuffled)
     rest = iter(shuffled)
     counts = split_counts(len(shuffled), [int(part) for part in ratio.split(":")])
-    splits = {
-        name: tuple(islice(rest, count)) for name, count in zip(SPLIT_NAMES, counts, strict=True)
-    }
-    if empty := [name for name, part in splits.items() if not part]:
-        raise ValueError(
-            f"{len(items)} tasks divided {ratio} leave nothing for {' and '.join(empty)}"
-        )
+    splits = {name: tuple(islice(rest, n)) for name, n in zip(SPLIT_NAMES, counts, strict=True)}
+    if empty := " and ".join(name for name, part in splits.items() if not part):
+        raise ValueError(f"so few tasks ({len(items)}), divided {ratio}, leave nothing for {empty}")
     return splits
 
 
@@ -115,19 +112,15 @@ def split_counts(total: int, weights: Sequence[int]) -> tuple[int, ...]:
 def refuse_clashes(splits: NamedSplits) -> None:
     """Raise TaskFileError if two tasks have the same id, or two splits the same question."""
     same_id, same_question = list[TaskProblem](), list[TaskProblem]()
-    with_id = dict[str, Task]()
-    with_question = dict[str, tuple[str, Task]]()
-    for name, tasks in splits.items():
-        for task in tasks:
-            first = with_id.setdefault(task.id, task)
-            if first is not task:
-                text = f"id {task.id!r} is already used at {location(first.file, first.line)}"
-                same_id.append(TaskProblem(task.file, task.line, text))
-            other, first = with_question.setdefault(content_key(task), (name, task))
-            if other != name:
-                text = (
-                    f"task {task.id!r} of the {name} split asks the same as task {first.id!r} of "
-                    f"the {other} split at {location(first.file, first.line)}"
-                )
-                same_question.append(TaskProblem(task.file, task.line, text))
+    with_id, with_question = dict[str, Task](), dict[str, tuple[str, Task]]()
+    for name, task in ((name, task) for name, tasks in splits.items() for task in tasks):
+        first = with_id.setdefault(task.id, task)
+        if first is not task:
+            text = f"id {task.id!r} is already used at {location(first.file, first.line)}"
+            same_id.append(TaskProblem(task.file, task.line, text))
+        other, first = with_question.setdefault(content_key(task), (name, task))
+        if other != name:
+            text = f"task {task.id!r} of the {name} split asks the same as task {first.id!r} of "
+            text += f"the {other} split at {location(first.file, first.line)}"
+            same_question.append(TaskProblem(task.file, task.line, text))
     refuse([*same_id, *same_question])
