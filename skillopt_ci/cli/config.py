@@ -82,11 +82,11 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
                 runs += [_read_run(top, config, name, start) for name in own]
             except SkilloptError as error:
                 wrong.append(str(error))
-    configs = grouped((run.run, run.config) for run in runs)
+    configs = grouped((run.run.casefold(), f"{run.run} ({run.config})") for run in runs)
     names = grouped((run.skill, run.run) for run in runs)
     # two runs of one name share a branch, and two of one skill undo each other's work
     for said, found in (
-        *((f"are called {name!r}", found) for name, found in configs.items()),
+        *(("have the same name, ignoring case", found) for found in configs.values()),
         *((f"train {skill}", list(dict.fromkeys(found))) for skill, found in names.items()),
     ):
         if len(found) > 1:
@@ -118,8 +118,8 @@ def discover_command(settings: Globals) -> ExitCode:
     a configuration is invalid, with 3 if there is neither a skill nor a run.
     """
     found, runs, wrong = survey(settings.cwd)
-    names, skills = Counter(one.run for one in runs), Counter(one.skill for one in runs)
-    apart = [one for one in runs if names[one.run] == skills[one.skill] == 1]
+    names, skills = Counter(one.run.casefold() for one in runs), Counter(one.skill for one in runs)
+    apart = [one for one in runs if names[one.run.casefold()] == skills[one.skill] == 1]
     if settings.json:
         print_json(
             {

@@ -388,7 +388,7 @@ def test_what_git_ignores_and_workflows_are_not_looked_at(cli, place):
 @pytest.mark.parametrize(
     ("other", "said", "rest"),
     [
-        (f"run: letters\nskill: z.md\n{COMMON}", "several runs are called 'letters'", 1),
+        (f"run: Letters\nskill: z.md\n{COMMON}", "Letters (api/skillopt.yaml), letters (", 1),
         (
             f"run: more\nskill: ../skills/letters/SKILL.md\n{COMMON}",
             "several runs train skills/letters/SKILL.md: more, letters",
