@@ -55,7 +55,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
     """
     head, settings, links = pull.head_sha, job.settings, links_of(job.environ)
     with closing(ProgressDisplay(sys.stderr, settings)) as observer:
-        run = build.open_run(settings, observer)
+        run = build.open_run(settings, observer)  # all tasks, even if a budget plans fewer
         _refuse_unconfined(run)
         after, missing = _merged(client, run, head)
         why = "base and head are not compared yet"
