@@ -79,7 +79,7 @@ _FAILURES: tuple[_Cause, ...] = (
         r"authentication failed|could not read (username|password)|permission denied|error: 401"
         r"|invalid credentials|terminal prompts disabled|host key verification failed",
         "it does not accept our credentials",
-        "Set up git's credentials for it; `git ls-remote` must work without asking.",
+        "Set up git's credentials or renew the token; `git ls-remote` must work without asking.",
     ),
     _Cause(
         "certificate (verification failed|problem)",

@@ -369,7 +369,7 @@ def test_branch_in_the_way_is_found_and_its_hint_works(bench, here, origin, name
 @pytest.mark.parametrize(
     ("status", "meaning"),
     [
-        (401, "does not accept our credentials"),
+        (401, "(?s)does not accept our credentials.*renew the token"),
         (403, "read but not written"),
         (404, "there is no repository"),
         (503, "the network or the server failed"),
