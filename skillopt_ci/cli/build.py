@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,12 +16,13 @@ from pathlib import Path
 from skillopt_ci.cli.console import ProgressDisplay
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.loading import Loaded, load, read_layers
+from skillopt_ci.config.loading import Loaded, load, parse_override, read_layers
 from skillopt_ci.config.rollout import HumanConfig
 from skillopt_ci.config.scorers import ScorerSpec, parts_of
 from skillopt_ci.confinement import current
-from skillopt_ci.errors import ConfigError, UsageError
+from skillopt_ci.errors import ConfigError, TaskFileError, UsageError
 from skillopt_ci.estimate.estimate import budgeted
+from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
@@ -59,7 +61,12 @@ def read_tasks(
     config, root = loaded.config, loaded.root
     keep_secrets(config, root, environ)
     if config.tasks is not None:
-        return load_splits(config.tasks, root), None
+        try:
+            return load_splits(config.tasks, root), None
+        except TaskFileError as error:
+            if error.file and not error.file.exists() and (add := sparse_remedy(root, error.file)):
+                error.hint = f"This sparse checkout leaves it out: {add}"
+            raise
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
     # Imported late: bridges are large, and few runs have one.
     from skillopt_ci.environments.api import split_tasks  # noqa: PLC0415
@@ -70,10 +77,16 @@ def read_tasks(
         atexit.register(environment.close)
         named = {split: split_tasks(environment, split) for split in SPLIT_NAMES}
     refuse_clashes(named)
-    for name in SPLIT_NAMES[:2]:
-        if not named[name]:
-            raise UsageError(f"environment: there are no {name} tasks")
+    if empty := " and ".join(name for name in SPLIT_NAMES[:2] if not named[name]):
+        raise UsageError(f"environment: there are no {empty} tasks")
     return Splits(*named.values()), environment
+
+
+def sparse_remedy(root: Path, file: Path) -> str:
+    """How to get what a sparse checkout leaves out; empty if that is not why it is missing."""
+    listed = Git(root).attempt("ls-files", "-t", "-z", "--", str(file)).text.split("\0")
+    folders = [os.path.dirname(one[2:]) for one in listed if one.startswith("S ")]  # noqa: PTH120
+    return f"git sparse-checkout add {shlex.quote(os.path.commonpath(folders))}" if folders else ""
 
 
 def unconfined_programs(
@@ -108,18 +121,15 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
         return any(part.type == "computer" for part in parts_of(scorer))
 
     solver, computer = config.rollout.solver, config.rollout.computer
-    everywhere = ""
-    if config.rollout.task is not None:
-        everywhere = "rollout.task"
-    elif solver.type in ("agent", "external"):
-        everywhere = f"rollout.solver: {solver.type}"
-    elif grades_there(config.scorer):
-        everywhere = "scorer: computer"
     for task in splits.all:
-        needing = everywhere
-        if not needing and (task.computer is not None or grades_there(task.scorer)):
-            needing = f"task {task.id!r}" if task.computer else f"the scorer of task {task.id!r}"
-        if not needing:
+        needs = {
+            "rollout.task": config.rollout.task is not None,
+            f"rollout.solver: {solver.type}": solver.type in ("agent", "external"),
+            "scorer: computer": grades_there(config.scorer),
+            f"task {task.id!r}": task.computer is not None,
+            f"the scorer of task {task.id!r}": grades_there(task.scorer),
+        }
+        if (needing := next((name for name, there in needs.items() if there), None)) is None:
             continue
         if pool is None or computer is None:
             raise UsageError(f"{needing} needs a computer", hint=NEEDS_COMPUTER)
@@ -151,9 +161,10 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
             run = replace(run, notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
             begun = as_begun(run)
-            others = tuple(x for x in settings.overrides if x.partition("=")[0].strip() not in KEPT)
-            if others != settings.overrides:  # the run does not keep what is for one command
-                config = load_configured(replace(settings, overrides=others)).config
+            named = {text: f"{parse_override(text).mark.override}." for text in settings.overrides}
+            others = [x for x in named if not any(f"{key}.".startswith(named[x]) for key in KEPT)]
+            if len(others) < len(named):  # what is for one command, the run does not keep
+                config = load_configured(replace(settings, overrides=tuple(others))).config
                 later = as_begun(replace(run, config=config)).config
                 begun = replace(begun, kept={key: attrgetter(key)(later) for key in KEPT})
             for text in _uncommitted(begun, settings.config_file) if locked else ():

@@ -235,7 +235,7 @@ def _check_plan(
         )
     else:
         yield Finding("plan", "ok", told, then=then)
-    if calls is not None and tests >= calls:
+    if tests and calls is not None and tests >= calls:
         yield Finding(
             "plan",
             "warning",
@@ -271,10 +271,9 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
     try:
         text = read_text(file)
     except OSError as error:
-        if Git(loaded.root).attempt("ls-files", "-t", "--", name).text.startswith("S "):
-            text = f"{name} is not in this sparse checkout; training reads it from the commit\n"
-            text += f"To check it too: git sparse-checkout add {Path(name).parent}"
-            yield Finding("skill", "warning", text)
+        if remedy := build.sparse_remedy(loaded.root, file):
+            text = f"{name} is not in this sparse checkout; training reads it from the commit"
+            yield Finding("skill", "warning", f"{text}\nTo check it too: {remedy}")
         else:
             other = None if file.exists() else existing_skill(loaded.root)
             meant = "" if other is None else f"\nDid you mean {other}?"

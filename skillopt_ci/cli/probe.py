@@ -73,8 +73,7 @@ async def _ask_role(
 def _misfit(part: str, role: Role, reply: ChatReply) -> Finding:
     told = "its answer was not the JSON object that was asked for"
     hint = "Choose a model that follows instructions, or see structured_output."
-    if reply.finish_reason == "length" or not reply.text.strip():
-        cut = reply.finish_reason == "length"
+    if (cut := reply.finish_reason == "length") or not reply.text.strip():
         told = "its answer was cut off at the token limit" if cut else "its answer was empty"
         hint = "A reasoning model may spend its tokens before it answers: raise max_output_tokens."
     if role is Role.TARGET:

@@ -58,9 +58,7 @@ def status_command(settings: Globals) -> None:
         }
         print_json(terminal.status_json(run, next_work))
         return
-    rows = []
-    if at_work:
-        rows.append(("at work", "another skillopt-ci is training this run in this clone now"))
+    rows = [("at work", "another skillopt-ci is training this run in this clone now")] * at_work
     why = (
         "of which a part was taken back"
         if taken_back(reader.history)

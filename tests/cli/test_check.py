@@ -243,6 +243,8 @@ def test_a_skill_that_is_not_text_is_an_error(fresh):
 
 def test_what_would_stop_the_next_step_is_told(done, git):
     git(done, "reset", "--quiet")
+    git(done, "sparse-checkout", "set", "skills")
+    assert "leaves it out: git sparse-checkout add tasks" in errors(look(done))["tasks"]
     git(done, "sparse-checkout", "set", "tasks")
     assert errors(found := look(done)) == {}
     assert any("git sparse-checkout add skills/ledger" in text for text in warnings(found))
@@ -285,8 +287,9 @@ def test_a_budget_too_small_for_a_step_is_warned_about(fresh):
     # 16 + 8 + 16 / 2 + 4 + 2 * 16
     assert "the first score, one step and the final tests take about 68 calls" in told
     assert "the final tests take about 32 calls" in told
-    told = " ".join(warnings(look(fresh, "budget.run.calls=30", "evaluation.eval_test=false")))
+    told = " ".join(warnings(look(fresh, "budget.run.calls=0", "evaluation.eval_test=false")))
     assert "the first score and one step take about 36 calls" in told
+    assert "final tests" not in told
     told = " ".join(warnings(look(fresh, "budget.run.calls=99", tested)))
     assert "than the budget allows" not in told
 

@@ -38,7 +38,7 @@ def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(cli, fresh, gi
 
 
 def test_an_override_is_for_one_command_and_not_for_the_run(cli, fresh, git):
-    given = ("-o", "evaluation.sel_env_num=8", "-o", "optimizer.lr_scheduler=constant")
+    given = ("-o", "evaluation={sel_env_num: 8}", "-o", "optimizer.lr_scheduler=constant")
     assert cli(fresh, "step", "--json", *given).json["tasks"] == 8
     done = cli(fresh, "step", "--json")
     assert (done.json["tasks"], "lr_scheduler (constant → linear)" in done.err) == (16, True)
