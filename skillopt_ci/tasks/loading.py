@@ -11,6 +11,7 @@ from skillopt_ci.errors import TaskFileError
 from skillopt_ci.tasks.files import READERS, TaskProblem, location, read_records, refuse
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Splits, Task, content_key
+from skillopt_ci.text import plural
 
 Item = TypeVar("Item")
 SplitName = Literal["train", "selection", "test"]
@@ -93,7 +94,8 @@ def divide(items: Sequence[Item], ratio: str, seed: int) -> dict[SplitName, tupl
     counts = split_counts(len(shuffled), [int(part) for part in ratio.split(":")])
     splits = {name: tuple(islice(rest, n)) for name, n in zip(SPLIT_NAMES, counts, strict=True)}
     if empty := " and ".join(name for name, part in splits.items() if not part):
-        raise ValueError(f"so few tasks ({len(items)}), divided {ratio}, leave nothing for {empty}")
+        few = plural(len(items), "task")
+        raise ValueError(f"{few}, divided {ratio}: nothing is left for {empty}")
     return splits
 
 

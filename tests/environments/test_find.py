@@ -124,7 +124,7 @@ def test_a_file_is_divided_the_same_way_every_time(tmp_path):
     assert [len(parts[name]) for name in ("train", "selection", "test")] == [4, 2, 2]
     assert api.divided(tasks, "2:1:1") == parts
     assert api.divided(tasks, "2:1:1", seed=1) != parts
-    with pytest.raises(UsageError, match="leave nothing for"):
+    with pytest.raises(UsageError, match="nothing is left for"):
         api.divided(tasks[:2], "1:1:1")
 
 
