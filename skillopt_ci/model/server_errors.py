@@ -107,9 +107,12 @@ class ServerError:
                 hint="Check plan, billing and spending limit with the provider; "
                 "waiting will not help.",
             )
-        if _TOO_LARGE in message:
+        # The page of a firewall or proxy in front of the server says nothing of the model or key.
+        is_page = message.startswith(("<", "error code: "))
+        if _TOO_LARGE in message or (is_page and self.status == 413):  # noqa: PLR2004
             return RequestTooLarge(
-                f"{section}: a request is over the limit of the account at {where}: {message}",
+                f"{section}: a request is over the limit of "
+                f"{'a proxy in front of' if is_page else 'the account at'} {where}: {message}",
                 hint=f"Raise that limit, or lower {section}.max_output_tokens, "
                 "gradient.max_minibatch_chars or optimizer.slow_update_samples.",
             )
@@ -120,9 +123,7 @@ class ServerError:
             return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
         if self._is(_FILTERED, _FILTERED_WORDS):
             return ModelRefusal(f"The content filter refused the prompt: {message}")
-        # The page of a firewall or proxy in front of the server says nothing of the model or key.
-        is_page = message.startswith(("<", "error code: "))
-        if self.too_long and not is_page:
+        if self.too_long:
             return ModelRefusal(f"The prompt is too long for the model: {message}")
         refused = {401} if is_page else {401, 403}
         if self.status in refused or _BAD_KEY_WORDS.search(message):

@@ -235,7 +235,7 @@ class ModelUnavailable(InfrastructureError):
 
 
 class RequestTooLarge(ModelUnavailable):
-    """The request alone is over a rate limit of the account: no retry helps, a shorter one may."""
+    """One request is over a limit of the account or a proxy: no retry helps, a shorter one may."""
 
 
 def bill(end: BaseException, usage: Usage) -> None:

@@ -287,10 +287,8 @@ class AttemptRunner:
         try:
             artifacts = await computer.export(paths, max_bytes=ARTIFACT_BYTES)
         except FileRefused as error:
-            reason = f"What it left behind cannot be taken: {error.message}"
-            if attempt.reason:
-                return attempt
-            return replace(attempt, ending="agent_error", reason=reason)
+            why = f"What it left behind cannot be taken: {error.message}"
+            return attempt if attempt.reason else replace(attempt, ending="agent_error", reason=why)
         return replace(attempt, artifacts=artifacts)
 
     def _tell_end(self, attempt: Attempt, key: str, *, stored: bool) -> None:

@@ -218,7 +218,6 @@ async def _condensed(body: str, appendix: Sequence[str], chat: OptimizerChat) ->
         tokens=4_096,
     )
     shorter = () if isinstance(reply, Lost) else merge_notes(reply.appendix_notes)
-    usable = 0 < len(shorter) < len(appendix) and (
-        chat.refuse(with_notes(body, appendix), with_notes(body, shorter)) is None
-    )
-    return shorter if usable else ()
+    if not shorter or len(shorter) >= len(appendix):
+        return ()
+    return () if chat.refuse(with_notes(body, appendix), with_notes(body, shorter)) else shorter
