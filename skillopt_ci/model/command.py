@@ -33,7 +33,8 @@ BAD_KEY = re.compile(
     re.IGNORECASE,
 )
 BUSY = re.compile(
-    r"rate[ _-]?limit|too many requests|overloaded|(?<!line )\b(?:408|429|50[0234]|52\d)\b"
+    r"rate[ _-]?limit|too many requests|overloaded"
+    r"|(?<!line )(?<![\d.,])\b(?:408|429|50[0234]|52\d)\b(?![.,]\d)"  # but not 12,520 tokens
     r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
     r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|unable to connect|request timed out"
     r"|connection (?:error|reset|refused|failed|(?:was )?closed)|socket hang up|network error"
