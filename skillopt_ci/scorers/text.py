@@ -246,23 +246,24 @@ def _label(text: str) -> str:
 
 _NUMBER = re.compile(
     r"""
-    (?:(?P<root>[√∛]|\\sqrt(?:\[\d+\])?\{?)\s?    # √2 is not 2
+    (?:(?P<below>[√∛]|\\sqrt(?:\[\d+\])?\{?|(?:π|\\pi)\s?(?:/|\}\{))\s?  # √2 and π/2 are not 2
         | (?<![\w.])                              # not inside a word or another number
     )
     (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
     (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
     (?P<inner_sign>[-+−–]?)
-    (?:(?P<whole>\d+)\s(?=\d{1,2}/\d{1,2}\b))?    # 1 3/4
+    (?:(?P<whole>\d+)\s(?=\d{1,2}\s?/\s?\d{1,2}\b))?  # 1 3/4
     (?P<digits>
         \d{1,3}(?:[ ]\d{3})+(?!\d)(?:[.,]\d+)?
-        | \.?\d+(?:[.,:'’_–-]\d+|(?:/\d+){2,})*+   # with dates, times and ranges
+        | \.?\d+(?:[.,:'’_–-]\d+|(?:\s?/\s?\d+){2,})*+  # with dates, times and ranges
     )
     (?:
         (?:[eE]|\s?(?:[×·x*]|\\times|\\cdot)\s?10\s?(?:\^|\*\*)\s?\{?)(?P<exponent>[-+−–]?\d+)\}?
         | (?<=\b10)\s?(?:\^|\*\*)\s?\{?(?P<power>[-+−–]?\d+)\}?
         | (?P<raised>(?:\s?\^|\*\*)\{?[-+−–]?\d+|\s?(?:π|\\pi\b))
     )?
-    (?:\s?/\s?(?P<denominator>\d+)(?!\d|\s?/|\.\d))?
+    (?(below)\}*(?:\{\d+\})?)
+    (?:\s?/\s?(?P<denominator>\d+)(?!\d|\s?(?:[/^π]|\*\*|\\pi\b)|[.:'’_eE]\d|,\d{3}\b))?
     (?P<scale>(?:[ ~-]*(?i:hundred|thousand|million|billion|trillion|bn)s?\b)+
         | (?(currency)\s?[kKMBT]|[kMBT])\b
     )?
@@ -299,8 +300,8 @@ _PLAIN: Mapping[int, int | str] = {
 }
 #: The exponent of a unit or a variable and a tolerance are no numbers of their own: 5 m^2, 20 ± 1.
 _NO_NUMBER = re.compile(
-    r"(?<=[A-Za-z})])\s?\^\s?(?:\{[-+−–]?\d+\}|[-+−–]?\d+)"
-    r"|(?<=\d)\s?(?:±|\+/[-−–]|\\pm\b)\s?\d+(?:[.,]\d+)?"
+    r"(?<=[A-Za-zπ})])\s?\^\s?(?:\{[-+−–]?\d+\}|[-+−–]?\d+)"
+    r"|(?<=\d)\s?(?:±|\+/[-−–]|\\pm\b)\s?\d+(?:[.,]\d+|\s?/\s?\d+)?"
 )
 
 
@@ -330,7 +331,7 @@ def find_numbers(text: str) -> list[Number]:
         digits = match["digits"] if match["power"] is None else "1"
         if not _WITH_POINT.fullmatch(digits):
             digits = digits.translate(_COMMA_FOR_POINT)
-        clear = _WITH_POINT.fullmatch(digits) and not (match["raised"] or match["root"])
+        clear = _WITH_POINT.fullmatch(digits) and not (match["raised"] or match["below"])
         exponent = match["exponent"] or match["power"] or "0"
         digits = re.sub(r"[^\d.]", "", digits)
         value = float(f"{digits}e{_MINUS.sub('-', exponent)}") if clear else math.nan

@@ -130,26 +130,23 @@ def test_schema_never_fetches_anything(grade):
         grade("json", "{}", schema={"$ref": "http://127.0.0.1:1/schema.json"})
 
 
+LONG = "a" * 80 + "!"
+A_AND_B = {"patternProperties": {"^a": {}}, "properties": {"b": {}}}
+
+
 @pytest.mark.parametrize(
     ("schema", "answer", "solved"),
     [
-        ({"pattern": "^(a|aa)+$"}, "a" * 80 + "!", False),
-        ({"pattern": "^(?=a)(a|aa)+$"}, "a" * 80 + "!", False),
-        ({"patternProperties": {"^(a|aa)+$": {"type": "null"}}}, {"a" * 80 + "!": 1}, True),
-        (
-            {"additionalProperties": False, "patternProperties": {"^(a|aa)+$": {}}},
-            {"a" * 80 + "!": 1},
-            False,
-        ),
+        ({"pattern": "^(a|aa)+$"}, LONG, False),
+        ({"pattern": "^(?=a)(a|aa)+$"}, LONG, False),
+        ({"patternProperties": {"^(a|aa)+$": {"type": "null"}}}, {LONG: 1}, True),
+        ({"additionalProperties": False, "patternProperties": {"^(a|aa)+$": {}}}, {LONG: 1}, False),
     ],
 )
 def test_a_pathological_pattern_of_a_schema_is_decided_in_time(grade, schema, answer, solved):
     begin = time.process_time()
     assert grade("json", json.dumps(answer), schema=schema).hard == solved
     assert time.process_time() - begin < 5
-
-
-A_AND_B = {"patternProperties": {"^a": {}}, "properties": {"b": {}}}
 
 
 @pytest.mark.parametrize(
@@ -218,8 +215,11 @@ def test_any_text_can_be_searched(text):
         ("1.5 million, $3M, 2.5M or 5k, not 300K", [1.5e6, 3e6, 2.5e6, 5e3, 300]),
         (r"1 1/2 or 1\frac{1}{2}, and 5 × 10⁶", [1.5, 1.5, 5e6]),
         (r"1{,}234 or 1,\!234 or \boxed{1\,234}, -\$5 \text{ million}", [1234, 1234, 1234, -5e6]),
-        (".5 or 3/4, 3 / 4 or 1_000.", [0.5, 0.75, 0.75, 1000]),
-        (r"√2, 2\sqrt{3}, \sqrt[3]{8}, 2π, 3 \pi, 1_0", [float("nan"), 2, *[float("nan")] * 5]),
+        (".5 or 3/4, 3 / 4, 1 3 / 4 or 1_000.", [0.5, 0.75, 0.75, 1.75, 1000]),
+        (r"√2, 2\sqrt{3}, \sqrt[3]{8}, 2π, 3 \pi^2, 1_0", [float("nan"), 2, *[float("nan")] * 5]),
+        (r"\sqrt{3}/2, \frac{\sqrt{2}}{2}, π/2, \frac{\pi}{2}, 5 π/3", [float("nan")] * 5),
+        ("29 / 11 / 2024, 12:30 / 13:30", [float("nan")] * 3),
+        ("10 / 1,000, 1 / 10^6, 3 / 4e2, 1/2,3/4", [10, 1000, 1, 1e6, 3, 400, 0.5, 0.75]),
         ("1\u202f234, 5\u202fmillion, 3\u00a0×\u00a010⁸, 12\u202f%", [1234, 5e6, 3e8, 12]),
         ("\u20115 or 2½ or ½, and ４２ or 3．5", [-5, 2.5, 0.5, 42, 3.5]),
         ("-½, −¾, 1 ½; 答案1：42, 共3，500, 3\u3000500", [-0.5, -0.75, 1.5, 1, 42, 3, 500, 3, 500]),
@@ -229,7 +229,7 @@ def test_any_text_can_be_searched(text):
         (r"1e3, 2E-2, 10^3, 3 × 10^8 m/s, 1.5\times10^{-3}", [1000, 0.02, 1000, 3e8, 0.0015]),
         (r"\frac12, \frac{-1}{2}, -\frac{1}{2} or \dfrac{3}{4}", [0.5, -0.5, -0.5, 0.75]),
         ("1,00,000 and 12,34,567.5", [100000, 1234567.5]),
-        (r"20 ± 1 kg, 5 +/- 0.2, 7\pm 1 and 1.200,- €", [20, 5, 7, 1200]),
+        (r"20 ± 1 kg, 5 +/- 0.2, 7\pm 1, 3 ± 1/8 and 1.200,- €", [20, 5, 7, 3, 1200]),
         ("none, x_1 and H2O, 10^999, 1e999 and 1/0", []),
     ],
 )
