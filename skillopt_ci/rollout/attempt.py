@@ -262,7 +262,7 @@ class AttemptRunner:
                     self.meter.charge(Account(Role.TARGET, request.stage), used)
                     if attempt is None and self.cache is not None:
                         await self.cache.keep(f"failed {uuid4()}", Attempt((), ""), used)
-        # it is paid for: who stops the run waits until it is stored
+        # it is paid for, so a stop of the run waits until it is stored
         attempt = await shielded(self._stored(attempt, task, computer, key, share.charged))
         self._tell_end(attempt, key, stored=False)
         return attempt

@@ -250,7 +250,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
 
     A run that has begun keeps its recorded values. In a new run, a budget of calls sets the numbers
     of epochs, selection tasks (spread evenly over task types), analysts and edits per step; without
-    a budget, a look leaves none of the calls that may be made at once unused.
+    a budget, each look of the gate is large enough to fill all calls at once.
     """
     limits, attempts = config.budget.run, sizes_of(config, splits).calls
     if state is not None and state.basis is not None:
