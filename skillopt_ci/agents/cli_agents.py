@@ -297,11 +297,8 @@ class ExternalSolver:
         steps, limit = _within(place.limits, transcript.steps)
         for step in steps:
             yield step
-        if result.timed_out:
-            limit = Limit.TIME
-        else:
-            own = Limit.STEPS if result.exit_code == facts.turns_status else transcript.limit
-            limit = own or limit
+        own = Limit.STEPS if result.exit_code == facts.turns_status else transcript.limit
+        limit = Limit.TIME if result.timed_out else own or limit
         failure = self._failure(result, transcript, limit)
         worked = failure is None or transcript.turns or transcript.usage
         told = "\n".join(step.text for step in transcript.steps if isinstance(step, Told))
@@ -393,5 +390,5 @@ def _within(limits: AttemptLimits, steps: list[Step]) -> tuple[list[Step], Limit
                 tracker.admit()
             except LimitReached as reached:
                 return steps[:number], reached.limit
-            tracker.usage += step.usage
+            tracker.spent.append(step.usage)
     return steps, None

@@ -90,28 +90,29 @@ class Transcript:
         )
 
 
+@dataclass(eq=False)
 class LimitReached(Exception):
     """A limit forbids the next step; the work so far counts."""
 
-    def __init__(self, limit: Limit) -> None:
-        super().__init__(f"the limit of {limit} was reached")
-        self.limit = limit
+    limit: Limit
 
 
 @dataclass(slots=True)
 class LimitTracker:
-    """Counts an attempt's steps and usage; a limit of 3 steps admits 3."""
+    """Counts an attempt's steps, and what they spent; a limit of 3 steps admits 3."""
 
     limits: AttemptLimits
     steps: int = 0
-    usage: Usage = field(default_factory=Usage)
+    spent: list[Usage] = field(default_factory=list)
 
     def admit(self) -> None:
-        limits, used = self.limits, self.usage
+        limits, used = self.limits, sum(self.spent, Usage())
+        # a call without a known price must not hide what the others cost
+        dollars = sum(usage.cost_usd or 0.0 for usage in self.spent)
         for limit, most, so_far in (
             (Limit.STEPS, limits.steps, self.steps),
             (Limit.TOKENS, limits.tokens, used.tokens),
-            (Limit.COST, limits.cost_usd, used.cost_usd or 0.0),
+            (Limit.COST, limits.cost_usd, dollars),
         ):
             if most is not None and so_far >= most:
                 raise LimitReached(limit)
@@ -131,7 +132,7 @@ class LimitedClient:
             return await self.inner.complete(request)
         tracker.admit()
         reply = await self.inner.complete(request)
-        tracker.usage += reply.usage
+        tracker.spent.append(reply.usage)
         return reply
 
 
@@ -154,13 +155,12 @@ async def run_solver(
             steps = solver.solve(task, skill, place)
             found = await _followed(steps, place, tracker, grade_every_step, told, so_far)
         # fill gaps in the result from the steps
-        known = so_far.attempt(limit=found.limit)
-        usage = tracker.usage if known.usage == Usage() else known.usage
-        attempt = replace(found, messages=found.messages or known.messages, usage=usage)
+        usage = sum(tracker.spent, Usage()) if so_far.usage == Usage() else so_far.usage
+        attempt = replace(found, messages=found.messages or so_far.messages, usage=usage)
     except TimeUp:
         if place.hindered:
             raise GraderError(place.hindered[0]) from None
-        if tracker.steps and tracker.usage == Usage():
+        if tracker.steps and not tracker.spent:
             raise ModelUnavailable("Time ran out before the model answered.") from None
         attempt = so_far.attempt(limit=Limit.TIME)
     except LimitReached as reached:
@@ -206,7 +206,7 @@ async def _followed(
             if isinstance(step, ModelSaid):
                 if not tracker.steps:  # the model was called outside of our client
                     unannounced.admit()
-                unannounced.usage += step.usage
+                unannounced.spent.append(step.usage)
             told(so_far.add(step))
             if grade_every_step and isinstance(step, ToolUsed):
                 # ignore a grader's or judge's error: the final grading will report it

@@ -76,7 +76,8 @@ def doing(*deeds: Step | Attempt | Exception) -> Work:
 async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
     yield Asked((Message("system", "work"), Message("user", task.id)))
     for number in range(1_000):
-        yield said(f"turn {number}")
+        cost = None if number == 1 else CALL.cost_usd  # its price is unknown
+        yield ModelSaid(Message("assistant", f"turn {number}"), replace(CALL, cost_usd=cost))
         yield used(f"tool {number}")
         await asyncio.sleep(10)
 
@@ -104,7 +105,7 @@ def test_what_is_told_makes_the_conversation():
         ({"steps": 1}, Limit.STEPS, 1),
         ({"tokens": 30, "steps": None}, Limit.TOKENS, 3),
         ({"tokens": 31, "steps": None}, Limit.TOKENS, 4),
-        ({"cost_usd": 1.0, "steps": None}, Limit.COST, 2),
+        ({"cost_usd": 1.0, "steps": None}, Limit.COST, 3),
         ({"rollout_seconds": 25.0, "steps": None}, Limit.TIME, 3),
     ],
 )
