@@ -91,6 +91,7 @@ def sha256_of(facts: Mapping[str, object]) -> str:
 _SCHEMA = 1
 _BUSY_SECONDS = 60.0
 _POLL_SECONDS = 0.05
+_PREPARED = f"PRAGMA user_version = {_SCHEMA}; PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -99,30 +100,34 @@ class _UnusableFile(Exception):
 
 
 class _LockedFile(InfrastructureError):
-    """Another process is opening the file."""
+    """Another process is opening the file, or holds a lock on its content."""
 
 
-def _open(path: Path, tables: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+def _open(path: Path, tables: str, patience: float) -> sqlite3.Connection:
+    if path.is_fifo():
+        raise OSError("it is a pipe")
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        known = version in (0, _SCHEMA)
-        if known and verdict == "ok":
-            connection.executescript(tables)
-            connection.execute(f"PRAGMA user_version = {_SCHEMA}")
-            return connection
-        wrong = f"is damaged ({verdict})" if known else f"has schema {version}, not {_SCHEMA}"
-    except sqlite3.Error as error:
+        _prepare(connection, tables)
+    except (sqlite3.Error, _UnusableFile) as error:
         connection.close()
-        # SQLITE_CORRUPT has extended variants; the low byte is the primary code.
-        if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF in _DAMAGED:
+        # Some codes have extended variants; the low byte is the primary code.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGED:
             raise _UnusableFile(f"is damaged ({error})") from error
+        if code == sqlite3.SQLITE_BUSY:
+            raise Timeout(str(path)) from error
         raise
-    connection.close()
-    raise _UnusableFile(wrong)
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, tables: str) -> None:
+    connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
+    if (version := connection.execute("PRAGMA user_version").fetchone()[0]) not in (0, _SCHEMA):
+        raise _UnusableFile(f"has schema {version}, not {_SCHEMA}")
+    if (verdict := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise _UnusableFile(f"is damaged ({verdict})")
+    connection.executescript(f"{tables}{_PREPARED}")
 
 
 #: The scope of another machine's answers: the first scope that uses one accounts for it.
@@ -146,15 +151,6 @@ class CacheFile:
         ``observe``. Raises :class:`UsageError`, or :class:`_LockedFile` after ``patience`` seconds.
         """
         self._path = path
-
-        def refused(why: object) -> UsageError:
-            return UsageError(
-                f"The call cache {path} cannot be opened: {why}",
-                hint="Point cache.path at a writable file, or set cache.enabled to false.",
-            )
-
-        if path.is_fifo():
-            raise refused("it is a pipe")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = Path(f"{path}.lock")
@@ -163,7 +159,7 @@ class CacheFile:
             # Two processes must not switch to WAL or move a damaged file at the same time.
             with FileLock(lock, timeout=patience):
                 try:
-                    self._connection = _open(path, self._tables)
+                    self._connection = _open(path, self._tables, patience)
                 except _UnusableFile as unusable:
                     aside = path.with_name(f"{path.name}.aside")
                     for suffix in ("", "-wal", "-shm"):
@@ -171,15 +167,18 @@ class CacheFile:
                             part.replace(f"{aside}{suffix}")
                     moved = f"it was moved to {aside} and a new one begun."
                     observe(Note(f"The call cache {path} {unusable}; {moved}", level="warning"))
-                    self._connection = _open(path, self._tables)
+                    self._connection = _open(path, self._tables, patience)
         except Timeout as error:
             raise _LockedFile(
                 f"The call cache {path} stayed locked by another process",
-                hint=f"The process that holds {path}.lock may be suspended: resume or end it, then "
-                "rerun, or point cache.path at another file.",
+                hint=f"The process that holds it or {path}.lock may be suspended: resume or end "
+                "it, then rerun, or point cache.path at another file.",
             ) from error
         except (OSError, sqlite3.Error) as error:
-            raise refused(error) from error
+            raise UsageError(
+                f"The call cache {path} cannot be opened: {error}",
+                hint="Point cache.path at a writable file, or set cache.enabled to false.",
+            ) from error
 
     @classmethod
     async def opened(cls, path: Path, observe: Observer = silent) -> Self:
@@ -269,10 +268,14 @@ CREATE INDEX IF NOT EXISTS calls_paid_by ON calls (paid_by);
 """
 
     def get(self, key: str) -> CachedCall | None:
-        query = "SELECT reply, usage, paid_by FROM calls WHERE key = ?"
-        if (row := self._execute(query, key).fetchone()) is None:
-            return None
-        return CachedCall(_outcome(json.loads(row[0]), Usage(**json.loads(row[1]))), row[2])
+        # SQLite cannot read damaged text as text
+        query = "SELECT CAST(reply AS BLOB), CAST(usage AS BLOB), paid_by FROM calls WHERE key = ?"
+        for reply, usage, paid_by in self._execute(query, key).fetchall():
+            try:
+                return CachedCall(_outcome(json.loads(reply), Usage(**json.loads(usage))), paid_by)
+            except (ValueError, TypeError, KeyError):  # damaged: drop it, so that it is asked again
+                self._execute("DELETE FROM calls WHERE key = ?", key)
+        return None
 
     def put(self, key: str, outcome: ChatReply | ModelRefusal, *, paid_by: str) -> None:
         """Store the answer, unless the key already has one."""

@@ -23,7 +23,6 @@ from skillopt_ci.tasks.task import task_sha256
 #: Larger artifacts are invalid: this exceeds what an agent may leave behind.
 ARTIFACT_BYTES = 200_000_000
 
-
 _Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -164,7 +163,7 @@ CREATE TABLE IF NOT EXISTS grades (
         )
 
     def _attempt_rows(self, key: str) -> list[Any]:
-        query = "SELECT worked, artifacts, usage, paid_by FROM attempts WHERE key = ?"
+        query = "SELECT CAST(worked AS BLOB), artifacts, usage, paid_by FROM attempts WHERE key = ?"
         return self._execute(query, key).fetchall()
 
 

@@ -43,6 +43,14 @@ def test_an_answer_comes_back_as_it_was_when_the_file_is_opened_again(path):
         assert second.get("other") is None
 
 
+@pytest.mark.parametrize("damaged", ["'{'", "'{}'", "'[1]'", "CAST(x'ff' AS TEXT)"])
+def test_a_damaged_answer_is_asked_for_again(path, cache, damaged):
+    cache.put("key", REPLY, paid_by="a")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"UPDATE calls SET reply = {damaged}")
+    assert (cache.get("key"), cache.paid("a")) == (None, Usage())
+
+
 @pytest.mark.parametrize(("kind", "table"), [(CallCache, "calls"), (AttemptStore, "attempts")])
 def test_payers_are_found_by_an_index_in_old_files_too(path, kind, table):
     for _ in range(2):
@@ -92,10 +100,14 @@ def test_a_path_that_can_be_no_file_is_the_user_s_mistake(tmp_path):
         CallCache(tmp_path / "file" / "calls.sqlite")
 
 
-def test_a_lock_that_is_never_released_ends_the_wait(tmp_path):
-    with FileLock(tmp_path / "calls.sqlite.lock"), pytest.raises(InfrastructureError) as caught:
-        CallCache(tmp_path / "calls.sqlite", patience=0)
-    assert "calls.sqlite.lock may be suspended" in str(caught.value)
+@pytest.mark.parametrize("held", ["the file", "its lock"])
+def test_a_lock_that_is_never_released_ends_the_wait(path, cache, held):
+    with closing(sqlite3.connect(path)) as other, FileLock(f"{path}.lock") as lock:
+        if held == "the file":
+            other.execute("BEGIN IMMEDIATE")
+            lock.release()
+        with pytest.raises(InfrastructureError, match=r"calls\.sqlite\.lock may be suspended"):
+            CallCache(path, patience=0)
 
 
 def test_a_file_that_fails_later_is_the_world_s_failure(path, cache):

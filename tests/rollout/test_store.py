@@ -94,10 +94,11 @@ def test_a_line_that_was_tampered_with_is_refused(store, old, new):
         store.take(line.replace(old, new, 1))
 
 
-def test_an_attempt_of_another_version_is_made_again(store, tmp_path):
+@pytest.mark.parametrize("damaged", ["'{}'", "CAST(x'ff' AS TEXT)"])
+def test_an_attempt_of_another_version_is_made_again(store, tmp_path, damaged):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="one")
     with closing(sqlite3.connect(tmp_path / "attempts.sqlite")) as other:
-        other.execute("UPDATE attempts SET worked = '{}'")
+        other.execute(f"UPDATE attempts SET worked = {damaged}")
         other.commit()
     assert store.get(KEY) is None
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="two")
