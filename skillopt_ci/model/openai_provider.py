@@ -174,6 +174,10 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     parts = (part for item in of_type.get("message", ()) for part in item.each("content"))
     text = "".join(part.text("text") or part.text("refusal") for part in parts)
     usage = providers.usage_of(response.at("usage"), request, text)
+    if (status := response.get("status")) in ("queued", "in_progress", "cancelled"):
+        raise TransientFailure(
+            f"the server broke its answer off: {status}", usage=None if usage.estimated else usage
+        )
     ended_by = response.at("incomplete_details").text("reason")
     if ended_by == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)

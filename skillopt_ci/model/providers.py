@@ -272,6 +272,11 @@ class ServerClient:
                     wire.body(config, request, settings)
                 )
                 if isinstance(answer, bytes):
+                    if answer.startswith((b"data:", b"event:")):
+                        raise ModelSetupError(
+                            f"{self._section}: {base_url_of(config)} streams its answer unasked",
+                            hint=f"Try `extra_body: {{stream: false}}` in {self._section}.",
+                        )
                     answer = wire.read(answer, request, config)
             except RecursionError as error:
                 raise TransientFailure("JSON of the model is nested too deeply") from error

@@ -370,6 +370,12 @@ def test_an_answer_that_is_none_may_pass(api, family, broken):
         ask(role(api, family), request())
 
 
+def test_a_stream_that_was_not_asked_for_is_the_setup_s(api, family):
+    api.will(b'data: {"choices": []}\n\ndata: [DONE]\n\n')
+    with pytest.raises(ModelSetupError, match="streams its answer unasked"):
+        ask(role(api, family, retries=1), request())
+
+
 @pytest.mark.parametrize("finish", ["error", "insufficient_system_resource", "abort"])
 @pytest.mark.parametrize("text", ["", "The ans"])
 def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, finish, text):
@@ -430,10 +436,13 @@ def test_an_answer_cut_at_the_limit_says_so(api, family):
         ("rate_limit_exceeded", ModelUnavailable),
         ("invalid_prompt", ModelRefusal),
         ("image_too_large", ModelSetupError),
+        ("", ModelUnavailable),
     ],
 )
-def test_a_response_that_failed_is_an_error(api, code, outcome):
-    api.will({"status": "failed", "error": {"code": code, "message": "no"}, "output": []})
+def test_a_response_that_failed_or_goes_on_is_an_error(api, code, outcome):
+    part = [{"type": "message", "content": [{"type": "output_text", "text": "par"}]}]
+    error = {"code": code, "message": "no"} if code else None
+    api.will({"status": "failed" if code else "in_progress", "error": error, "output": part})
     with pytest.raises(outcome):
         ask(role(api, FAMILIES[1]), request())
 
