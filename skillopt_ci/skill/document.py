@@ -49,8 +49,8 @@ def fence_closed(text: str) -> str:
     # Imported late: the library loads slowly, and many documents have no code block.
     from markdown_it import MarkdownIt  # noqa: PLC0415
 
-    last = MarkdownIt("commonmark").disable("inline").parse(f"{body(text)}\n\nx")[-1]
-    return f"{text.rstrip()}\n{last.markup}" if last.type == "fence" else text
+    end = MarkdownIt("commonmark").disable("inline").parse(f"{body(text)}\n\nx")[-1]
+    return line_ending(text).join((text.rstrip(), end.markup, "")) if end.type == "fence" else text
 
 
 #: The readers of a document, by a pattern for the end of its path; the first match counts. Patterns

@@ -172,7 +172,7 @@ def _locate(text: str, target: str) -> regions.Span | Literal[EditStatus.PROTECT
     right = rf"(?!{_JOINS}?{_IN_WORD})" if re.search(r"\w\s*\Z", bare) else ""
     alone = f"{left}{re.escape(bare.strip())}{right}"
     for pattern in (re.escape(target), re.escape(bare), alone):
-        wanted = re.compile(pattern)
+        wanted = re.compile(pattern.replace("\\\n", "\r?\n"))  # line ends may be mixed
         if bare.strip() and wanted.search(text):
             position = 0
             for span in (*regions.protected_spans(text), regions.Span(len(text), len(text))):

@@ -98,7 +98,7 @@ def with_region(text: str, region: Region, inner: str) -> str:
     ending = line_ending(text)
     before = without_region(text, region).replace(ending, "\n").rstrip()
     plain = strip_markers(inner.replace("\r\n", "\n")).strip()
-    before = fence_closed(before) if plain else before
+    before = fence_closed(before).rstrip() if plain else before
     block = "\n".join(filter(None, (region.start, plain, region.end)))
     return ended(f"{before}\n\n{block}" if before else block).replace("\n", ending)
 

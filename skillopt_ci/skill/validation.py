@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -103,6 +105,7 @@ def unloadable(text: str, path: Path) -> str:
 MAX_LINES = 500
 MAX_WORDS = 4_000
 
+_OVERLAP = "This region begins inside the one above it: separate them, or updates lose text."
 PLAIN_CONTROLS = "\t\n\r"
 #: Invisible, but ordinary characters in some scripts and in emoji.
 JOINERS = "\u200c\u200d"
@@ -119,10 +122,15 @@ def problems(text: str, path: Path) -> tuple[SkillProblem, ...]:
             partner = region.end if mark == region.start else region.start
             message = f"The marker `{mark}` has no matching `{partner}`."
             found.append(SkillProblem("error", message, _line(text, orphan.start)))
+    marked = (one for region in REGIONS for one in markers(text, region) if not one.lone)
+    found += [
+        SkillProblem("error", _OVERLAP, _line(text, other.start))
+        for one, other in pairwise(sorted(marked, key=attrgetter("start")))
+        if other.start < one.end
+    ]
     found += _unseen_characters(text)
     if not text.strip():
-        told = "The document is empty: training starts from nothing."
-        found.append(SkillProblem("warning", told))
+        found.append(SkillProblem("warning", "The file is empty: training starts from nothing."))
     lines, words = text.count("\n") + 1, word_count(text)
     if lines > MAX_LINES or words > MAX_WORDS:
         size = (

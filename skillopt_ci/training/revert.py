@@ -7,6 +7,7 @@ from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git.history import parents
 from skillopt_ci.ledger.evidence import EditRecord
 from skillopt_ci.skill.diff import undone
+from skillopt_ci.skill.document import fence_closed
 from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, RunEvent, history_entry, record_events
@@ -36,6 +37,8 @@ def take_back(
         for number in sorted(gone, reverse=True):  # the last first, so that it finds those before
             without = undone(*around(before, edits, number), after)
             after = after if without is None else without
+        # later rules may follow the end that the step put to a code block
+        before = fence_closed(before) if fence_closed(after) == after else before
     skill, state = undone(before, after, checkout.skill), checkout.state
     if skill is None or state is None:
         what = f"That rule of step {step}" if edit else f"Step {step}"
@@ -57,4 +60,5 @@ def take_back(
 def around(text: str, edits: Sequence[EditRecord], number: int) -> tuple[str, str]:
     """The document before and after edit number ``number`` of ``edits``, applied to ``text``."""
     made = [Edit(one.op, one.target, one.content) for one in edits[:number]]
+    text = fence_closed(text)  # which other edits rely on, whichever of them closed it
     return apply_edits(text, made[:-1])[0], apply_edits(text, made)[0]

@@ -19,12 +19,6 @@ def only(found: tuple[SkillProblem, ...]) -> SkillProblem:
     return problem
 
 
-def test_a_sound_skill_has_no_problems():
-    assert problems(GOOD, SKILL) == ()
-    assert problems("# Rules\n", AGENTS) == ()
-    assert problems(GOOD, Path("SKILL.md")) == ()
-
-
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -119,6 +113,12 @@ def test_a_marker_without_its_partner_is_an_error():
     )
 
 
+def test_regions_that_are_entangled_are_an_error():
+    text = f"{APPENDIX.start}x\n{SLOW_UPDATE.start}y{APPENDIX.end}z{SLOW_UPDATE.end}\n"
+    told = "This region begins inside the one above it: separate them, or updates lose text."
+    assert only(problems(text, AGENTS)) == SkillProblem("error", told, 2)
+
+
 def test_invisible_characters_are_named_once_per_kind():
     first, second = problems("a\n\u202eb\u200b\u200b\n", AGENTS)
     assert first.message == "The document holds an invisible U+202E (RIGHT-TO-LEFT OVERRIDE)."
@@ -126,9 +126,10 @@ def test_invisible_characters_are_named_once_per_kind():
     assert (first.severity, first.line) == ("warning", 2)
 
 
-@pytest.mark.parametrize("text", ["\ta\r\n", "ا\u200cب", "👩\u200d💻", "é 日本 ß"])
+@pytest.mark.parametrize("text", [GOOD, "# A\n", "\ta\r\n", "ا\u200cب", "👩\u200d💻", "é 日本 ß"])
 def test_ordinary_writing_is_no_problem(text):
     assert problems(text, AGENTS) == ()
+    assert problems(GOOD + text, SKILL) == problems(GOOD + text, Path("SKILL.md")) == ()
 
 
 def test_text_that_cannot_be_utf8_is_an_error():

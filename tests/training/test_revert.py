@@ -111,17 +111,11 @@ def test_one_push_does_it_and_a_candidate_in_flight_is_set_aside(workshop, rever
 
 @pytest.fixture
 def one_step(checkout: Checkout, model_server: ModelServer) -> Checkout:
-    plain = model_server.answer
-
-    def answer(system: str, prompt: str) -> str:
-        if "analyst_error" not in system and "merge" not in system:
-            return plain(system, prompt)
-        edits = ", ".join(f'{{"op": "append", "content": "- {line}"}}' for line in (A, B))
-        return f'{{"patch": {{"reasoning": "both", "edits": [{edits}]}}}}'
-
-    model_server.answer = answer
+    plain = model_server._edits
+    edits = ", ".join(f'{{"op": "append", "content": "- {line}"}}' for line in (A, B))
+    model_server._edits = lambda line: f'{{"patch": {{"edits": [{edits if line else ""}]}}}}'
     checkout.step()
-    model_server.answer = plain
+    model_server._edits = plain
     return checkout
 
 
@@ -150,26 +144,31 @@ def test_one_of_several_rules_does_not_take_the_others_along(one_step, model_ser
     assert all(one.startswith(f'1. [append] "- {A}"') and B not in one for one in told[-2:])
 
 
-def test_a_rule_is_taken_back_once_and_the_rest_of_its_step_after_it(one_step, revert):
-    assert revert(one_step, "KIND b:") == (0, "")
-    again = "Nothing to do: the skill has nothing left of that rule.\n"
-    assert revert(one_step, "KIND b:") == (3, again)
-    assert revert(one_step, "1") == (0, "")
-    assert one_step.show(BRANCH).split() == one_step.show("main").split()
-    assert revert(one_step, "KIND a:")[0] == 3
-
-
+@pytest.mark.parametrize("block", ["", "\n```\nx\n"], ids=["plain", "an open code block"])
 @pytest.mark.parametrize("kinds", ["ab", "bac", "cba"])
-def test_the_rules_of_a_step_are_taken_back_in_any_order(checkout, model_server, revert, kinds):
+def test_the_rules_of_a_step_go_in_any_order(checkout, model_server, revert, kinds, block):
+    checkout.commit(SKILL, f"# All items\n{block}")
     edits = ", ".join(f'{{"op": "append", "content": "- {line}"}}' for line in (A, B, C))
     model_server._edits = lambda line: f'{{"patch": {{"edits": [{edits if line else ""}]}}}}'
     checkout.step("train.batch_size=8", "gradient.minibatch_size=8")
     for kind in kinds:
-        assert revert(checkout, f"KIND {kind}:") == (0, "")
+        assert revert(checkout, f"KIND {kind}:")[0] == 0
+        assert "the skill has nothing left of that rule" in revert(checkout, f"KIND {kind}:")[1]
     before, left = checkout.git("show", f"main:{SKILL}"), {*"abc"} - {*kinds}
-    kept = f"{before}\n" + "".join(f"- {RULES[kind]}\n" for kind in sorted(left))
+    kept = f"{before}\n{block and '```'}\n" + "".join(f"- {RULES[kind]}\n" for kind in sorted(left))
     found = (checkout.show(BRANCH).split(), revert(checkout, "1")[0])
     assert found == (kept.split(), 0 if left else 3)
+    assert checkout.show(BRANCH).split() == kept.partition("- Kind")[0].split()
+    assert revert(checkout, "KIND c:")[0] == 3
+
+
+def test_a_code_block_that_a_step_closed_stays_closed(checkout, model_server, revert):
+    checkout.commit(SKILL, "# All items\n\n```\nx\n")
+    model_server.plan = (A, B)
+    checkout.step()
+    checkout.step()
+    assert revert(checkout, "1")[0] == 0
+    assert checkout.show(BRANCH) == f"# All items\n\n```\nx\n```\n\n- {B}\n"
 
 
 def test_a_rule_that_was_changed_since_is_a_conflict(one_step, revert):
