@@ -63,7 +63,6 @@ class TerminalLent:
 StageEvent = StageStarted | StageAdvanced | StageFinished
 Event = StageEvent | Note | StepStarted | CallPaid | TerminalLent
 
-
 #: Receives events in order, in the thread that runs the step; must not raise.
 Observer = Callable[[Event], None]
 

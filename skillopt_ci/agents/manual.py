@@ -95,8 +95,7 @@ class HumanSolver:
                 if word != "submit":
                     command = json.dumps({"command": line})
                     call = ToolCall(f"typed_{len(talk.messages)}", "shell", command)
-                    said = Message("assistant", "", tool_calls=(call,))
-                    yield talk.add(ModelSaid(said, Usage()))
+                    yield talk.add(ModelSaid(Message("assistant", "", tool_calls=(call,)), Usage()))
                     yield talk.add(await self._run(call, line, place))
                     continue
                 answer = rest.strip()

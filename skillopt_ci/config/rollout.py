@@ -111,7 +111,6 @@ SolverConfig = Annotated[
     Field(discriminator="type"),
 ]
 
-
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 
 #: Folders of a computer that nothing of this machine may be put into, or take the place of.

@@ -66,7 +66,6 @@ AccountsField = Annotated[
     PlainSerializer(_write_accounts),
 ]
 
-
 #: Written even where they have their default. The other fields of a measurement came later and are
 #: left out then: a record without errors stays what it always was.
 _ALWAYS_WRITTEN = {"hard", "soft", "score", "density", "words", "tasks", "errors"}

@@ -85,10 +85,8 @@ _TARGET_STAGES = frozenset(
     {"rollout", "selection", "slow_rollout", "test", "train", "all", "confirmation"}
 )
 
-
 #: Larger numbers from servers are taken for errors.
 _MOST = 1e15
-
 
 Key = TypeVar("Key", str, Account)
 

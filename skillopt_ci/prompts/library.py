@@ -128,7 +128,6 @@ MERGED_WISHES = section(
     "it was made from.",
 )
 
-
 SAME_TRAJECTORIES = section(
     "Shared Evidence",
     "Several of these analysts read the same trajectories, independently of each other: count each "

@@ -38,7 +38,6 @@ _ENDS = {
     "futile": "a gain was unlikely to be shown",
 }
 
-
 _EVENTS = {
     "start": "First measurement",
     "step": "Step {0.step}",

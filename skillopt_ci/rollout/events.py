@@ -106,8 +106,7 @@ class EventLog:
             **_shallow(event),
         }
         if isinstance(event, Asked):
-            shown = [_shallow(message) for message in event.messages]
-            content["messages"] = shown
+            content["messages"] = shown = [_shallow(message) for message in event.messages]
             for message in shown:
                 if message["role"] == "system":
                     text = str(message["content"]).encode("utf-8", "surrogatepass")

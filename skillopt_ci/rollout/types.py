@@ -84,10 +84,9 @@ class Attempt:
     ``messages`` is the whole conversation, system prompt first. ``response`` is the text that is
     graded. ``trace`` is what an agent tells of how it came to the response. ``limit`` says which
     limit ended the work, if one did. ``artifacts`` is a tar of what the work left behind (see
-    :meth:`skillopt_ci.computer.computer.Computer.export`), empty without a computer.
-    ``usage`` is what the attempt consumed, where that is known. The runner sees to the others:
-    ``computer`` is the one that it was made on while that is still there, ``reason`` says why there
-    is nothing to grade, ``progress`` has the scores after each step where every step is graded.
+    :meth:`Computer.export`), empty without a computer. ``usage`` is what the attempt consumed, if
+    that is known. The runner sees to the others: ``computer`` is the one that it was made on while
+    that is there, ``reason`` says why there is nothing to grade, ``progress`` has the step scores.
     """
 
     #: For attempts read from a file, possibly written by another machine.
@@ -186,10 +185,8 @@ class AttemptRequest:
 
 MakeAttempt = Callable[[AttemptRequest], Awaitable[Rollout]]
 
-
 #: Decides where to make an attempt; the second argument makes it in this process.
 Executor = Callable[[AttemptRequest, MakeAttempt], Awaitable[Rollout]]
-
 
 #: The context of work outside any attempt; ``retry`` counts earlier tries.
 _OUTSIDE = {"stage": "", "task": "", "attempt": 0, "skill": "", "retry": 0}

@@ -127,8 +127,7 @@ def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
             soft = min(1.0, soft / math.fsum(spec.weights))
             blamed = [score for score in scores if score.soft < 1]
             solved = reaches(soft, spec.hard_at)
-    reason = sentence([score.reason for score in blamed or scores])
-    return scored(solved, reason, answer, soft=soft)
+    return scored(solved, sentence([score.reason for score in blamed or scores]), answer, soft=soft)
 
 
 def brief(text: str, limit: int = REASON_CHARS) -> str:

@@ -228,10 +228,7 @@ _Loader = loader_of(
     int=r"[-+]?(0|[1-9]\d*)",
     float=r"[-+]?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?",
 )
-_Loader.add_constructor(
-    "tag:yaml.org,2002:float",
-    lambda _, node: _Written(node.value),
-)
+_Loader.add_constructor("tag:yaml.org,2002:float", lambda _, node: _Written(node.value))
 
 
 def _yaml_records(text: str, file: Path) -> Iterator[TaskRecord]:

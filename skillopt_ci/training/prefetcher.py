@@ -36,7 +36,6 @@ from skillopt_ci.training.trainer import CandidateProposed, Decided
 #: Identifies an attempt: task, skill as read, number.
 _Key = tuple[str, str, int]
 
-
 # called for every attempt, with two or three different skills
 _reading = lru_cache(8)(reading_sha256)
 
@@ -204,8 +203,7 @@ def _rollout(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Ou
     plan = plan_step(run.splits.train, run.config.train, step)
     tasks = (task for batch in plan.batches for task in batch.tasks)
     fresh = next_rounds(tasks, attempts_so_far(run, checkout, *uncommitted), each)
-    attempts = rounds(fresh, checkout.skill, "rollout", each)
-    return Outlook("rollout", step, attempts, checkout.spent)
+    return Outlook("rollout", step, rounds(fresh, checkout.skill, "rollout", each), checkout.spent)
 
 
 def _attempts(

@@ -111,8 +111,7 @@ def _attempts(
     config, skill, sha256 = run.config, checkout.skill, checkout.sha256
     each = config.rollout.attempts
     records = step_records(run, checkout, under=sha256)
-    batches = plan.batches[: plan.batches.index(batch)]
-    before = [task for one in batches for task in one.tasks]
+    before = [task for one in plan.batches[: plan.batches.index(batch)] for task in one.tasks]
     order = (*before, *shuffled(batch.tasks, batch.seed))
     fresh = next_rounds(order, made_under(sha256, None, records), each)[len(before) :]
     attempts = rounds(fresh, skill, "rollout", each)

@@ -136,8 +136,7 @@ class Equipment:
                     self.store = self._resources.enter_context(closing(store))
                 # external programs' calls do not go through ours
                 external = isinstance(parts.config.rollout.solver, rollout.ExternalConfig)
-                both = (self._models.cache, self.store if external else None)
-                self._caches += filter(None, both)
+                self._caches += filter(None, (self._models.cache, self.store if external else None))
             return self._models
 
     async def paid(

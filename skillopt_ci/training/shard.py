@@ -93,8 +93,10 @@ def _stores(run: Run) -> Iterator[tuple[CallCache, AttemptStore]]:
             "Answers can be shared between machines only with a cache.",
             hint="Set cache.enabled to true.",
         )
-    calls = CallCache(run.cache_path, run.observer)
-    with closing(calls), closing(AttemptStore(run.attempts_path, run.observer)) as attempts:
+    with (
+        closing(CallCache(run.cache_path, run.observer)) as calls,
+        closing(AttemptStore(run.attempts_path, run.observer)) as attempts,
+    ):
         yield calls, attempts
 
 

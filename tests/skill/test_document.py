@@ -146,11 +146,7 @@ def test_removed_and_added_lines_are_those_of_the_texts(before, after):
     for kinds, whole in ((("removed", "same"), before), (("added", "same"), after)):
         lines = iter(whole.split("\n"))
         assert all(text(row) in lines for row in rows if row.kind in kinds)
-
-
-@given(LINES)
-def test_equal_texts_have_no_rows(whole):
-    assert diff_rows(whole, whole) == ()
+        assert diff_rows(whole, whole) == ()
 
 
 @given(before=texts, after=texts)

@@ -93,9 +93,7 @@ def test_ratio_takes_a_folder_with_one_file_and_refuses_two(tmp_path, write):
 
 def test_ratio_that_leaves_a_split_empty_is_refused(tmp_path, write_splits):
     write_splits({"all": asks("a", "b", "c")})
-    with pytest.raises(
-        TaskFileError, match="3 tasks, divided 2:1:7: nothing is left for sel"
-    ):
+    with pytest.raises(TaskFileError, match="3 tasks, divided 2:1:7: nothing is left for sel"):
         load_splits(RatioSplit(path="all.jsonl"), tmp_path)
 
 

@@ -92,7 +92,6 @@ MOVED = {
     **dict.fromkeys(("sandbox", "codex_sandbox"), ("model", "codex_exec_sandbox")),
 }
 
-
 #: For each key, SkillOpt's other words for a value.
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "skill_update_mode": spellings(
