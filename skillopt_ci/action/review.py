@@ -58,8 +58,9 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         run = build.open_run(settings, observer)  # all tasks, even if a budget plans fewer
         _refuse_unconfined(run)
         after, missing = _merged(client, run, head)
-        why = "base and head are not compared yet"
-        running = unevaluated_check(run.config.run, head, None, why, links)
+        running = unevaluated_check(
+            run.config.run, head, None, "base and head are not compared yet", links
+        )
         view, outputs, exit_code = _compare(run, client, running, after, missing)
     wishes, notes = run.config.github, list[str]()
     same, loaded = view.why == UNCHANGED, job.configured
@@ -168,7 +169,7 @@ def _compare(
     except (BudgetExhausted, InfrastructureError) as failure:
         return replace(view, why=failure.message), Outputs(), failure.exit_code
     except BaseException:
-        ended = replace(running, title="Interrupted: re-run the job", conclusion="cancelled")
+        ended = replace(running, title="Not evaluated: the job says why", conclusion="cancelled")
         with suppress(SkilloptError):
             keep_check(client, ended, yields=True)
         raise

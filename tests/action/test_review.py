@@ -14,7 +14,7 @@ from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.job import JobOutcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.review import review_pull_request
-from skillopt_ci.errors import ExitCode
+from skillopt_ci.errors import ExitCode, ModelSetupError
 from skillopt_ci.github.client import Refused
 from tests.conftest import SKILL, Checkout, Workshop
 
@@ -57,9 +57,8 @@ def test_a_better_skill_is_an_improvement(desk):
     desk.evaluate(head, "github.comments=off")
     assert (desk.hub.own_comments(), desk.conclusion()) == ([], (head, "success"))
     shown = desk.evaluate(head)
-    assert shown.exit_code == 0
+    assert (shown.exit_code, shown.outputs.improved) == (0, "true")
     assert (shown.outputs.score_before, shown.outputs.score_after) == ("0", "1")
-    assert shown.outputs.improved == "true"
     assert desk.conclusion() == (head, "success")
     assert "improvement" in shown.report
 
@@ -140,8 +139,7 @@ def test_nothing_but_the_skills_text_comes_from_head(desk, model_server):
     assert all("Item 10" in prompt for prompt in model_server.prompts)
     assert len(model_server.prompts) == 16
     now = desk.checkout.git("status", "--porcelain"), desk.checkout.git("rev-parse", "HEAD")
-    assert now == before
-    assert desk.checkout.ref("better") == ""
+    assert (now, desk.checkout.ref("better")) == (before, "")
 
 
 def test_an_old_job_that_is_run_again_leaves_the_newer_comment(desk):
@@ -166,11 +164,14 @@ def test_a_budgets_end_is_no_finding(desk):
 
 def test_failed_infrastructure_is_no_finding(desk, model_server):
     model_server.trouble = lambda prompt: (503, "busy")
-    head = desk.propose(KNOWN)
-    shown = desk.evaluate(head)
-    assert shown.exit_code == ExitCode.INFRASTRUCTURE
-    assert "Not measured" in shown.report
+    shown = desk.evaluate(head := desk.propose(KNOWN))
+    assert (shown.exit_code, "Not measured" in shown.report) == (ExitCode.INFRASTRUCTURE, True)
     assert desk.conclusion() == (head, "neutral")
+    model_server.trouble = lambda prompt: (401, "refused key")
+    with pytest.raises(ModelSetupError):
+        desk.evaluate(desk.propose(KNOWN + "\nOr so.\n"))
+    *_, check = desk.hub.checks.values()
+    assert check["output"]["title"] == "Not evaluated: the job says why"
 
 
 @pytest.mark.parametrize("text", ["caf\udce9", "x" * 500_001])
@@ -182,8 +183,7 @@ def test_what_is_no_skill_is_not_measured(desk, model_server, text):
     shown = desk.evaluate(head)
     assert re.search("is not UTF-8 text .byte 3|has 500,001 bytes; a skill has", shown.report)
     assert (shown.exit_code, shown.outputs.finding) == (0, "regression")
-    assert desk.conclusion() == (head, "failure")
-    assert model_server.prompts == []
+    assert (desk.conclusion(), model_server.prompts) == ((head, "failure"), [])
 
 
 def test_a_skill_that_head_deletes_is_not_measured(desk):
