@@ -93,7 +93,7 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
             f"could not {what}: GitHub did not answer ({kind})", hint=_HINTS.get(kind, "")
         ) from error
     except (AssertionError, RuntimeError, BadAttributeException, LookupError, TypeError) as error:
-        # PyGithub raises the first for redirects to another server; another has other JSON.
+        # PyGithub raises these for redirects to another server, and for JSON that is not GitHub's.
         raise Unavailable(
             f"could not {what}: GitHub's answer is not usable: {error!r}", hint=_RIGHT_SERVER
         ) from error

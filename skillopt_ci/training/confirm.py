@@ -232,7 +232,7 @@ def _due(
     if same is not None and same.size and same.draws and _undecided(same):
         draws = min(left := same.size - same.draws, affordable)
         return (same, draws, text) if draws >= min(LOOK, left) else None
-    number = confirmed.tests + (last is None or last.draws > 0)  # without draws: the same again
+    number = confirmed.tests + (last is None or last.draws > 0)  # one without draws is begun again
     share, least = run.config.evaluation.confirm * _attempts(run, checkout) / 2, WORTHWHILE
     allowed = int(share) - confirmed.draws
     if not over:  # half of what the whole run may draw is kept for its end

@@ -243,7 +243,7 @@ class GuardContext:
     keys: tuple[str, ...] = ()
 
     def refuse(self, before: str, after: str) -> str | None:
-        """Why ``after`` may not follow ``before``; text may go, but not half of a code block."""
+        """Why ``after`` may not replace ``before``, or None; only a code block's end must stay."""
         rules, known = self.rules, f"{self.known}\n{before}"
         added = added_text(before, after)
         if added.strip():
