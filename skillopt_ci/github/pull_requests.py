@@ -102,7 +102,8 @@ def why_paused(client: Client, head: str, base: str) -> str:
         # GitHub would merge what is pushed meanwhile, which nobody asked for.
         return (
             f"#{current.number} merges as soon as its checks allow that, and training waits: "
-            f"disable its auto-merge to go on, or run `comment` if our check is missing.{unknown}"
+            "disable its auto-merge to go on. If a check of this run is missing, run `comment`."
+            f"{unknown}"
         )
     if _is_queued(client, current):
         # what is pushed meanwhile would throw it out of the queue

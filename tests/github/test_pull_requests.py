@@ -254,7 +254,7 @@ def test_training_goes_on_while_only_it_can_conclude_what_a_merge_waits_for(scen
     scene.hub.permissions["checks"] = "none"
     assert "Grant `checks: write`" in why_paused(client, "skillopt/demo", "main")
     scene.hub.permissions["checks"], scene.hub.required_check = "read", "build"
-    assert why_paused(client, "skillopt/demo", "main").endswith("if our check is missing.")
+    assert why_paused(client, "skillopt/demo", "main").endswith("run `comment`.")
 
 
 def test_what_is_in_a_merge_queue_is_to_be_merged(scene, client, head):
