@@ -85,6 +85,13 @@ def test_stopping_early_never_changes_a_verdict(pairs, bonus, notes, dice):
         assert compare(ours, theirs, theirs, dense, notes_only=notes).action == "reject"
 
 
+def test_a_bonus_counts_for_every_task_to_come():
+    about = terms(named([1, 0]), look_every=1, bonus=Fraction(3, 10))
+    assert run_test(about, named([0, 1]).__getitem__)[0].end == "measured"  # the mean is 0.3 higher
+    about = terms(named([1, 0]), look_every=1, bonus=Fraction(-3, 10))
+    assert run_test(about, named([0, 1]).__getitem__)[0].end == "certain"  # and here 0.3 lower
+
+
 def test_a_candidate_that_fixes_nothing_is_given_up_at_the_first_look():
     outcome, asked = run_test(terms(named([0, 0, 0, 1, 1, 1, 1, 1, 1])), lambda _: 0.0)
     assert (outcome.end, attempts(asked), outcome.attempts) == ("certain", 3, 3)
