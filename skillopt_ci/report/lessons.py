@@ -58,11 +58,9 @@ def lessons(run: RunView) -> list[Lesson]:
             gone = reverted = {edit - 1 for step, edit in taken if step == entry.step}
             if proposal.mode == "patch":
                 gone = reverted | set(_replaced(proposal, run.skill, later))
-                numbered = enumerate(proposal.applied_edits)
-                edits = [edit for number, edit in numbered if number not in gone]
+                edits = [one for n, one in enumerate(proposal.applied_edits) if n not in gone]
                 later.update(collapsed(edit.content) for edit in edits)
-            rules = enumerate(say.rules(proposal, _RULE))
-            told = [rule for number, rule in rules if number not in gone]
+            told = [rule for n, rule in enumerate(say.rules(proposal, _RULE)) if n not in gone]
             name += ", a rule of it taken back" if reverted else ""
         elif record.slow_update and record.slow_update.content:
             told = [say.quoted(line, _RULE) for line in record.slow_update.content.splitlines()]

@@ -131,9 +131,9 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     rows = list[tuple[int, TaskRecord, Entry]]()
     for number, record in enumerate(read_records(file), 1):
         if isinstance(record, TaskRecord):
-            inner = (record.value.get(key) for key in ("item", "row"))
-            item = next((one for one in inner if isinstance(one, dict)), record.value)
-            rows.append((number, record, item))
+            # a table of its own may have a column `row`
+            item = record.value.get("row" if "row_idx" in record.value else "item")
+            rows.append((number, record, item if isinstance(item, dict) else record.value))
         else:
             refuse([record] if record.is_last else [])
             found.lost.append(str(record))
@@ -179,8 +179,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
                 re.search(rf"{re.escape(label)}\W{{1,4}}{re.escape(text)}", asked)
                 for label, text in choices.items()
             ):
-                listed = "\n".join(f"{label}. {text}" for label, text in choices.items())
-                asked = f"{asked}\n\n{listed}"
+                asked += "\n\n" + "\n".join(f"{label}. {text}" for label, text in choices.items())
             one = {
                 "id": name,
                 **_asked(asked, name, found),

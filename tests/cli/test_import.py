@@ -105,6 +105,7 @@ ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in r
         ("q.csv", "question,answer\n" + "".join(f"Say {n}.,{n}\n" for n in range(8)), ()),
         ("q.json", [{"question": f"Say {n}.", "target": n % 2 == 0} for n in range(8)], ()),
         ("hf.json", {"features": [], "rows": [{"row_idx": 0, "row": one} for one in ROWS]}, ()),
+        ("tables.json", [{**one, "row": {"input": "a cell"}} for one in ROWS], ()),
         ("empty.csv", "prompt,target,,\n" + "".join(f"Say {n}.,{n},,\n" for n in range(8)), ()),
         ("alpaca.json", ALPACA, ()),
         ("items.jsonl", lines(*ITEMS), ("--prompt", "ticket", "--reference", "correct_label")),
