@@ -23,6 +23,7 @@ from skillopt_ci.confinement import current
 from skillopt_ci.errors import ConfigError, TaskFileError, UsageError
 from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.git.process import Git
+from skillopt_ci.git.refs import toplevel
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
@@ -47,9 +48,7 @@ def load_configured(settings: Globals) -> Loaded:
     if file.exists():
         return load(file, settings.overrides, settings.environ, settings.run, cwd)
     hint = "Write one with `skillopt-ci init`, or name yours with --config."
-    if near := [
-        one for above in ("", "*/", "*/*/") for one in cwd.glob(f"{above}{escape(file.name)}")
-    ]:
+    if near := [one for up in ("", "*/", "*/*/") for one in cwd.glob(up + escape(file.name))]:
         hint = f"There is one elsewhere: --config {near[0].relative_to(cwd)}"
     raise ConfigError("there is no such file", file=file, hint=hint)
 
@@ -64,7 +63,7 @@ def read_tasks(
         try:
             return load_splits(config.tasks, root), None
         except TaskFileError as error:
-            if error.file and not error.file.exists() and (add := sparse_remedy(root, error.file)):
+            if error.file and not error.file.is_file() and (add := sparse_remedy(root, error.file)):
                 error.hint = f"This sparse checkout leaves it out: {add}"
             raise
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
@@ -84,9 +83,12 @@ def read_tasks(
 
 def sparse_remedy(root: Path, file: Path) -> str:
     """How to get what a sparse checkout leaves out; empty if that is not why it is missing."""
-    listed = Git(root).attempt("ls-files", "-t", "-z", "--", str(file)).text.split("\0")
-    folders = [os.path.dirname(one[2:]) for one in listed if one.startswith("S ")]  # noqa: PTH120
-    return f"git sparse-checkout add {shlex.quote(os.path.commonpath(folders))}" if folders else ""
+    listed = Git(root).attempt("ls-files", "-t", "-z", "--full-name", "--", str(file)).text
+    if not (names := [one[2:] for one in listed.split("\0") if one.startswith("S ")]):
+        return ""
+    # a file at the top, which only a checkout by patterns leaves out, has no folder to add
+    wanted = os.path.commonpath(map(os.path.dirname, names)) or f"/{names[0]}"
+    return shlex.join(("git", "-C", str(toplevel(root)), "sparse-checkout", "add", wanted))
 
 
 def unconfined_programs(
