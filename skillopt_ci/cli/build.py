@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from glob import escape
@@ -166,9 +166,10 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
             named = {text: f"{parse_override(text).mark.override}." for text in settings.overrides}
             others = [x for x in named if not any(f"{key}.".startswith(named[x]) for key in KEPT)]
             if len(others) < len(named):  # what is for one command, the run does not keep
-                config = load_configured(replace(settings, overrides=tuple(others))).config
-                later = as_begun(replace(run, config=config)).config
-                begun = replace(begun, kept={key: attrgetter(key)(later) for key in KEPT})
+                with suppress(ConfigError):  # unless the rest is invalid without it
+                    config = load_configured(replace(settings, overrides=tuple(others))).config
+                    later = as_begun(replace(run, config=config)).config
+                    begun = replace(begun, kept={key: attrgetter(key)(later) for key in KEPT})
             for text in _uncommitted(begun, settings.config_file) if locked else ():
                 observer(Note(text, level="warning"))
             yield begun

@@ -37,12 +37,14 @@ def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(cli, fresh, gi
     assert cli(fresh, "step").code == 3
 
 
-def test_an_override_is_for_one_command_and_not_for_the_run(cli, fresh, git):
+def test_an_override_is_for_one_command_and_not_for_the_run(cli, fresh, git, edit):
     given = ("-o", "evaluation={sel_env_num: 8}", "-o", "optimizer.lr_scheduler=constant")
     assert cli(fresh, "step", "--json", *given).json["tasks"] == 8
     done = cli(fresh, "step", "--json")
     assert (done.json["tasks"], "lr_scheduler (constant → linear)" in done.err) == (16, True)
     assert '"kept"' not in git(fresh, "show", "skillopt/quickstart:.skillopt/quickstart/state.json")
+    edit(fresh / "skillopt.yaml", "num_epochs: 1", "num_epochs: none")
+    assert cli(fresh, "step", "-o", "train={num_epochs: 2}").code == 0
 
 
 def test_json_is_the_only_thing_on_stdout(cli, fresh, git):
