@@ -37,7 +37,7 @@ def load_splits(spec: TasksSpec, root: Path) -> Splits:
             files = {name: root / file for name in SPLIT_NAMES if (file := getattr(spec, name))}
         if len(set(files.values())) < len(files):
             named = ", ".join(f"{name}: {file}" for name, file in files.items())
-            raise TaskFileError(f"tasks: each split needs a file of its own, not {named}")
+            raise TaskFileError(f"tasks: expected a different file for each split, found {named}")
         loaded = {name: load_tasks(file) for name, file in files.items()}
         refuse([problem for _, problems in loaded.values() for problem in problems])
         empty = [name for name, (tasks, _) in loaded.items() if not tasks]

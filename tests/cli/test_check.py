@@ -187,7 +187,7 @@ def test_a_started_run_tells_where_it_stands(trained):
     [
         ("model.target=simulated/simulated-tarjet", "model.target", "mean 'simulated-target'?"),
         ("scorer={type: command, command: [no-such-program]}", "scorers", "no-such-program"),
-        ("tasks.selection=tasks/train.jsonl", "tasks", "tasks: each split needs a file of its own"),
+        ("tasks.selection=tasks/train.jsonl", "tasks", "expected a different file for each split"),
         ("git.commits=api", "git", "api needs a remote on GitHub"),
         ("train.train_size=3", "plan", "train.train_size is 3"),
         ("skill=skills/none.md", "skill", "skills/none.md: No such file or directory\nDid you"),
