@@ -127,8 +127,7 @@ class _Unsupported(Exception):
 def _contained(assertion: AssertionShape) -> list[str]:
     value = assertion.value
     if not isinstance(value, list):
-        found = map(str.strip, _ITEM.findall(_as_text(value)))
-        value = [text.strip('"') for text in found if text]
+        value = [text.strip('"') for text in map(str.strip, _ITEM.findall(_as_text(value))) if text]
     if not value:
         raise _Unsupported(f"{assertion.type} names no text")
     return [re.escape(_as_text(one)) for one in value]

@@ -84,10 +84,9 @@ class RunFolder:
         return self._read(read, self.summary, Summary)
 
     def read_history(self, read: Reader) -> tuple[records.HistoryEntry, ...]:
-        lines = filter(None, (read(self.history) or "").split("\n"))
         return tuple(
             cast("records.HistoryEntry", _line(records.HistoryEntry, text, f"{self.history}:{n}"))
-            for n, text in enumerate(lines, start=1)
+            for n, text in enumerate(filter(None, (read(self.history) or "").split("\n")), start=1)
         )
 
     def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:

@@ -267,8 +267,7 @@ def parse_score(reply: str) -> tuple[float, str]:
         raise ValueError(f"the score of {quote(reply)} is cut off")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise ValueError(f"the score {quote(repr(score))} is not a number from 0 to 1")
-    reason = brief(str(replies[-1].get("reason") or ""))
-    return float(score), reason or f"the judge gave {score:g}"
+    return float(score), brief(str(replies[-1].get("reason") or "")) or f"the judge gave {score:g}"
 
 
 def check_rubric_task(spec: RubricScorer, task: Task) -> str | None:

@@ -120,6 +120,12 @@ def apply_edits(
     return current.replace("\n", ending), tuple(reports)
 
 
+def split_at_region(text: str) -> tuple[str, str]:
+    found = (text.find(region.start, frontmatter_end(text)) for region in regions.REGIONS)
+    start = min((one for one in found if one >= 0), default=len(text))
+    return text[:start], text[start:]
+
+
 def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
     if not content:
         return text, EditStatus.EMPTY
@@ -132,10 +138,8 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
         point = len(text) if newline < 0 else newline + 1
         return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
     # Append as a separate paragraph, before the first marked region if there is one.
-    starts = [text.find(region.start, frontmatter_end(text)) for region in regions.REGIONS]
-    start = min((one for one in starts if one >= 0), default=len(text))
-    before, region = fence_closed(text[:start]).rstrip(), text[start:]
-    added = "\n\n".join(filter(None, (before, content, region)))
+    before, region = split_at_region(text)
+    added = "\n\n".join(filter(None, (fence_closed(before).rstrip(), content, region)))
     if at_end:
         return added, EditStatus.APPENDED_BEFORE_REGION if region else EditStatus.APPENDED
     return added, EditStatus.INSERTED_BEFORE_REGION if region else EditStatus.INSERTED_AT_END

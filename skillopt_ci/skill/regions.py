@@ -87,10 +87,9 @@ def strip_markers(text: str) -> str:
 
 def region_text(text: str, region: Region) -> str | None:
     """The stripped content of the region's first block; None if there is no block."""
-    first = next((one for one in markers(text, region) if not one.lone), None)
-    if first is None:
-        return None
-    return text[first.start + len(region.start) : first.end - len(region.end)].strip()
+    blocks = (one for one in markers(text, region) if not one.lone)
+    found = (text[one.start + len(region.start) : one.end - len(region.end)] for one in blocks)
+    return next(map(str.strip, found), None)
 
 
 def with_region(text: str, region: Region, inner: str) -> str:

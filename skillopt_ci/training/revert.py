@@ -7,8 +7,8 @@ from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git.history import parents
 from skillopt_ci.ledger.evidence import EditRecord
 from skillopt_ci.skill.diff import undone
-from skillopt_ci.skill.document import fence_closed
-from skillopt_ci.skill.edits import Edit, apply_edits
+from skillopt_ci.skill.document import fence_closed, line_ending
+from skillopt_ci.skill.edits import Edit, apply_edits, split_at_region
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, RunEvent, history_entry, record_events
 
@@ -35,11 +35,9 @@ def take_back(
         before, after = around(before, kept, len(kept))
     else:
         for number in sorted(gone, reverse=True):  # the last first, so that it finds those before
-            without = undone(*around(before, edits, number), after)
+            without = _without(*around(before, edits, number), after)
             after = after if without is None else without
-        # later rules may follow the end that the step put to a code block
-        before = fence_closed(before) if fence_closed(after) == after else before
-    skill, state = undone(before, after, checkout.skill), checkout.state
+    skill, state = _without(before, after, checkout.skill), checkout.state
     if skill is None or state is None:
         what = f"That rule of step {step}" if edit else f"Step {step}"
         raise RepositoryError(
@@ -51,14 +49,20 @@ def take_back(
         return None
     entry = history_entry(run, "revert", state, skill, action="revert", step=step, edit=edit)
     entry = entry.model_copy(update={"reason": f"{entry.taken}, by {by}"})
-    # this text has no score yet
-    unknown = dict.fromkeys((run.folder.badge, run.folder.card))
-    event = RunEvent(entry, state, skill, {run.skill_path: skill, **unknown}, record, work=merge)
+    files = {run.skill_path: skill, run.folder.badge: None, run.folder.card: None}  # no score yet
+    event = RunEvent(entry, state, skill, files, record, work=merge)
     return record_events(run, checkout, event).commit
 
 
 def around(text: str, edits: Sequence[EditRecord], number: int) -> tuple[str, str]:
     """The document before and after edit number ``number`` of ``edits``, applied to ``text``."""
     made = [Edit(one.op, one.target, one.content) for one in edits[:number]]
-    text = fence_closed(text)  # which other edits rely on, whichever of them closed it
     return apply_edits(text, made[:-1])[0], apply_edits(text, made)[0]
+
+
+def _without(before: str, after: str, now: str) -> str | None:
+    """``now`` without that change, except an end of a code block, which other rules rely on."""
+    text, rest = split_at_region(before)
+    if (closed := fence_closed(text)) != text and fence_closed(after) == after:
+        before = line_ending(before).join(filter(None, (closed, rest)))
+    return undone(before, after, now)

@@ -8,6 +8,7 @@ from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.lessons import lessons
+from skillopt_ci.skill.regions import SLOW_UPDATE
 from tests.conftest import BRANCH, HARMFUL, RULES, SKILL, Checkout, ModelServer
 
 A, B, C = (RULES[kind] for kind in "abc")
@@ -144,22 +145,36 @@ def test_one_of_several_rules_does_not_take_the_others_along(one_step, model_ser
     assert all(one.startswith(f'1. [append] "- {A}"') and B not in one for one in told[-2:])
 
 
+@pytest.mark.parametrize("region", ["", f"\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n"])
 @pytest.mark.parametrize("block", ["", "\n```\nx\n"], ids=["plain", "an open code block"])
 @pytest.mark.parametrize("kinds", ["ab", "bac", "cba"])
-def test_the_rules_of_a_step_go_in_any_order(checkout, model_server, revert, kinds, block):
-    checkout.commit(SKILL, f"# All items\n{block}")
+def test_the_rules_of_a_step_go_in_any_order(checkout, model_server, revert, kinds, block, region):
+    checkout.commit(SKILL, f"# All items\n{block}{region}")
     edits = ", ".join(f'{{"op": "append", "content": "- {line}"}}' for line in (A, B, C))
     model_server._edits = lambda line: f'{{"patch": {{"edits": [{edits if line else ""}]}}}}'
     checkout.step("train.batch_size=8", "gradient.minibatch_size=8")
     for kind in kinds:
         assert revert(checkout, f"KIND {kind}:")[0] == 0
         assert "the skill has nothing left of that rule" in revert(checkout, f"KIND {kind}:")[1]
-    before, left = checkout.git("show", f"main:{SKILL}"), {*"abc"} - {*kinds}
-    kept = f"{before}\n{block and '```'}\n" + "".join(f"- {RULES[kind]}\n" for kind in sorted(left))
+    before, left = f"# All items\n{block}{block and '```'}\n", {*"abc"} - {*kinds}
+    kept = "".join(f"- {RULES[kind]}\n" for kind in sorted(left))
     found = (checkout.show(BRANCH).split(), revert(checkout, "1")[0])
-    assert found == (kept.split(), 0 if left else 3)
-    assert checkout.show(BRANCH).split() == kept.partition("- Kind")[0].split()
+    assert found == (f"{before}{kept}{region}".split(), 0 if left else 3)
+    assert checkout.show(BRANCH).split() == f"{before}{region}".split()
     assert revert(checkout, "KIND c:")[0] == 3
+
+
+def test_a_rule_that_closes_a_code_block_stays_when_the_next_one_goes(
+    checkout, model_server, revert
+):
+    checkout.commit(SKILL, "# All items\n\n```\nx\n")
+    edits = '{"op": "replace", "target": "x", "content": "y\\n```"}'
+    edits += "".join(f', {{"op": "append", "content": "- {line}"}}' for line in (B, C))
+    model_server._edits = lambda line: f'{{"patch": {{"edits": [{edits if line else ""}]}}}}'
+    checkout.step("train.batch_size=8", "gradient.minibatch_size=8")
+    assert checkout.show(BRANCH) == f"# All items\n\n```\ny\n```\n\n- {B}\n\n- {C}\n"
+    assert revert(checkout, "KIND b:")[0] == 0
+    assert checkout.show(BRANCH) == f"# All items\n\n```\ny\n```\n\n- {C}\n"
 
 
 def test_a_code_block_that_a_step_closed_stays_closed(checkout, model_server, revert):
