@@ -158,9 +158,8 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
         if text:
             yield {"role": "assistant", "content": text}
         for call in message.tool_calls:
-            arguments = well_formed(call.arguments)
-            told = {"call_id": call.id, "name": call.name, "arguments": arguments}
-            yield {"type": "function_call", **told}
+            told = {"call_id": call.id, "name": call.name}
+            yield {"type": "function_call", **told, "arguments": well_formed(call.arguments)}
 
 
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
@@ -174,7 +173,7 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     parts = (part for item in of_type.get("message", ()) for part in item.each("content"))
     text = "".join(part.text("text") or part.text("refusal") for part in parts)
     usage = providers.usage_of(response.at("usage"), request, text)
-    if (status := response.get("status")) in ("queued", "in_progress", "cancelled"):
+    if (status := response.get("status")) in ("queued", "in_progress", "cancelled", "failed"):
         raise TransientFailure(
             f"the server broke its answer off: {status}", usage=None if usage.estimated else usage
         )

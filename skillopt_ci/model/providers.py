@@ -52,9 +52,8 @@ def distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     """``calls`` with an id each: a result must name its call, but servers omit or repeat ids."""
     found: dict[str, ToolCall] = {}
     for number, call in enumerate(calls):
-        identity = call.id
-        if not identity or identity in found:
-            identity = f"{identity or 'call'}_{number}"
+        unclear = not call.id or call.id in found
+        identity = f"{call.id or 'call'}_{number}" if unclear else call.id
         found[identity] = replace(call, id=identity)
     return tuple(found.values())
 

@@ -436,13 +436,13 @@ def test_an_answer_cut_at_the_limit_says_so(api, family):
         ("rate_limit_exceeded", ModelUnavailable),
         ("invalid_prompt", ModelRefusal),
         ("image_too_large", ModelSetupError),
-        ("", ModelUnavailable),
+        *(("", ModelUnavailable), (None, ModelUnavailable)),
     ],
 )
 def test_a_response_that_failed_or_goes_on_is_an_error(api, code, outcome):
     part = [{"type": "message", "content": [{"type": "output_text", "text": "par"}]}]
     error = {"code": code, "message": "no"} if code else None
-    api.will({"status": "failed" if code else "in_progress", "error": error, "output": part})
+    api.will({"status": "in_progress" if code == "" else "failed", "error": error, "output": part})
     with pytest.raises(outcome):
         ask(role(api, FAMILIES[1]), request())
 
