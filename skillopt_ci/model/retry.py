@@ -97,7 +97,8 @@ class TransientFailure(InfrastructureError):
         self.unreachable = unreachable
         self.reply = reply
         self.usage = reply.usage if reply else usage or Usage()
-        self.retry_after, self.overloaded = retry_after, overloaded
+        self.retry_after = retry_after
+        self.overloaded = overloaded
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:

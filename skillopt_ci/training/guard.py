@@ -156,7 +156,8 @@ def _secrets(text: str, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def _looks_random(value: str) -> bool:
-    for part in (value.replace("-", ""),) if _HEX.fullmatch(value) else _JOINT.split(value):
+    parts = (value.replace("-", ""),) if _HEX.fullmatch(value) else _JOINT.split(value)
+    for part in parts:
         bits = -sum(n / len(part) * math.log2(n / len(part)) for n in Counter(part).values())
         mixed = any(map(str.isdigit, part)) and any(map(str.isalpha, part))
         if len(part) >= _RANDOM_CHARS and bits >= _RANDOM and mixed:
