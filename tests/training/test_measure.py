@@ -151,6 +151,8 @@ def test_evidence_is_counted_in_attempts(checkout, model_server, more):
         model_server.prompts.clear()
         checkout.step("gradient.minibatch_size=200", f"gradient.evidence={most}", *settings)
     assert "".join(model_server.optimizer_prompts).count("### Trajectory ") == int(most)
+    rolled_out = [one for one in model_server.prompts if "Stage:" not in one]
+    assert len(rolled_out) == checkout.record(2).proposal.rollout.n  # no earlier one is made again
 
 
 def test_the_next_epoch_attempts_the_same_tasks_afresh(checkout, model_server):
