@@ -61,7 +61,7 @@ def around(text: str, edits: Sequence[EditRecord], number: int) -> tuple[str, st
 
 
 def _without(before: str, after: str, now: str) -> str | None:
-    """``now`` without that change, except an end of a code block, which other rules rely on."""
+    """``now`` without that change, but with the fence that closed a block: other rules need it."""
     text, rest = split_at_region(before)
     if (closed := fence_closed(text)) != text and fence_closed(after) == after:
         before = line_ending(before).join(filter(None, (closed, rest)))
