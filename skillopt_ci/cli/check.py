@@ -212,6 +212,8 @@ def _check_plan(
     whole = plan.total_steps(sizes.train, config.train)
     steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
     told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
+    if plan.all_solved(config, state):
+        told = "every selection task is solved, so no step is left"
     then = None
     if state is not None:
         told += f", {state.step} done"

@@ -114,6 +114,8 @@ def _sentence(coming: Upcoming) -> str:
 
 
 def _all_done(coming: Upcoming) -> str:
+    if coming.solved:
+        return "every selection task is solved"
     return "the one step is done" if coming.total == 1 else f"all {coming.total} steps are done"
 
 

@@ -4,7 +4,7 @@ import asyncio
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.console import print_rows, print_table, verdict_style
 from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json, wants_colour
 from skillopt_ci.cli.read import RunReader, step_places
-from skillopt_ci.config.config import Budget, Limits
+from skillopt_ci.config.config import Budget
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import Estimate, estimate
@@ -30,7 +30,7 @@ from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training import trainer
 from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
-from skillopt_ci.training.plan import total_steps
+from skillopt_ci.training.plan import all_solved, total_steps
 from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.revert import take_back
 from skillopt_ci.training.run_context import Run
@@ -100,7 +100,7 @@ def _tell_recorded(run: Run, before: str, settings: Globals, why: str = "") -> N
         told = f"{event_name(entry)}: {one_line(entry.reason, 200)}"
         settings.tell({**pick(entry, facts), "commit": after}, told)
     if len(new) == len(old):
-        nothing_to_do(f"Nothing left to do: {why or _why_over(run, ())}.", settings)
+        nothing_to_do(f"Nothing left to do: {why or _why_over(run)}.", settings)
 
 
 async def _step(
@@ -143,18 +143,17 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
         done += f" and {plural(ends, 'epoch end')}" if ends else ""
-        over = _why_over(run, outcomes)
+        over = _why_over(run)
         click.echo(f"{over[0].upper()}{over[1:]}: {done} in this run.", err=True)
 
 
-def _why_over(run: Run, outcomes: Sequence[Outcome]) -> str:
-    trained, spent = "all epochs are trained", "the budget has room for no further step"
-    if run.config.budget.run == Limits():
-        return trained
-    if not outcomes:
-        return f"{trained}, or {spent}"
-    total = total_steps(len(run.splits.train), run.config.train)
-    return spent if outcomes[-1].state.step < total else trained
+def _why_over(run: Run) -> str:
+    state = run.folder.read_state(partial(run.ledger.read, newest(run.ledger)))
+    if all_solved(run.config, state):
+        return "every selection task is solved, so no change can score higher"
+    if state is not None and state.step < total_steps(len(run.splits.train), run.config.train):
+        return "the budget has room for no further step"
+    return "all epochs are trained"
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
@@ -402,7 +401,7 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     with opened(settings) as run:
         outlook = look_ahead(run)
         if outlook is None:
-            nothing_to_do(f"Nothing left to do: {_why_over(run, ())}.", settings)
+            nothing_to_do(f"Nothing left to do: {_why_over(run)}.", settings)
         done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
     used = "calls=usage.calls tokens=usage.tokens cost_usd=usage.cost_usd"
     errors = plural(done.errors, "attempt")

@@ -7,7 +7,6 @@ person changed it, and after a change to anything that scores depend on.
 import shlex
 from typing import Literal
 
-from skillopt_ci.config.config import Config
 from skillopt_ci.errors import NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement, as_recorded
 from skillopt_ci.ledger.folder import FIXED_FILES
@@ -17,6 +16,7 @@ from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import seen_path, unloadable
 from skillopt_ci.text import score
+from skillopt_ci.training.gate import PERFECT, no_score_is_higher
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.memory import measured_before, warn_of_trained
 from skillopt_ci.training.review_comments import unheard
@@ -35,26 +35,12 @@ from skillopt_ci.training.state import (
 
 #: At or above this score, differences between candidates are mostly chance.
 NEARLY = 0.95
-#: A score above this counts as perfect.
-_ALL = 1 - 1e-9
 
 
 def learns_nothing(run: Run, checkout: ScoredCheckout) -> bool:
     """Whether the first step cannot accept any candidate and no reviewer's note is waiting."""
     untouched = checkout.state.step == 0 and not unheard(run.notes, checkout.state)
     return untouched and no_score_is_higher(run.config, checkout.state.current)
-
-
-def no_score_is_higher(config: Config, current: Snapshot) -> bool:
-    """Whether the gate accepts only a higher score, and the current score is already perfect."""
-    measured, evaluation = current.measurement, config.evaluation
-    strict = (
-        evaluation.use_gate
-        and evaluation.ties == "reject"
-        and not evaluation.use_semantic_density
-        and not config.optimizer.use_skill_aware_reflection
-    )
-    return strict and measured.n > 0 and measured.score > _ALL
 
 
 def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
@@ -67,12 +53,18 @@ def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
         f"{unmeasured} are solved, so no edit can score higher.",
         hint="Put harder tasks into the selection and training sets, grade more strictly, or name "
         "a weaker model.target. To shorten the skill without losing score, set "
-        "evaluation.ties: prefer_shorter.",
+        f"evaluation.ties: prefer_shorter.{unused_tasks(run)}",
     )
 
 
+def unused_tasks(run: Run) -> str:
+    """How to use the selection tasks that a budget leaves out, as a sentence; empty if none are."""
+    used, given = len(run.selection), len(run.splits.selection)
+    return f" To use all {given} of them, set evaluation.sel_env_num: 0." if used < given else ""
+
+
 def first_impression(current: Measurement) -> Note | None:
-    if current.n == 0 or current.score > _ALL:
+    if current.n == 0 or current.score > PERFECT:
         return None
     if current.score >= NEARLY:
         return Note(

@@ -13,13 +13,28 @@ from itertools import accumulate
 from statistics import variance
 from typing import Literal
 
-from skillopt_ci.config.config import Evaluation
+from skillopt_ci.config.config import Config, Evaluation
 from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.evidence import Measurement
-from skillopt_ci.ledger.records import Action, Decision, GateRecord, State
+from skillopt_ci.ledger.records import Action, Decision, GateRecord, Snapshot, State
 from skillopt_ci.text import plural
 from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth
 from skillopt_ci.util import grouped
+
+#: A score above this counts as perfect.
+PERFECT = 1 - 1e-9
+
+
+def no_score_is_higher(config: Config, current: Snapshot) -> bool:
+    """Whether the gate accepts only a higher score, and the current score is already perfect."""
+    measured, evaluation = current.measurement, config.evaluation
+    strict = (
+        evaluation.use_gate
+        and evaluation.ties == "reject"
+        and not evaluation.use_semantic_density
+        and not config.optimizer.use_skill_aware_reflection
+    )
+    return strict and measured.n > 0 and measured.score > PERFECT
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ from skillopt_ci.prompts import library
 from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.ask import Lost, OptimizerChat
+from skillopt_ci.training.gate import no_score_is_higher
 from skillopt_ci.training.replies import LEARNING_RATE, Item, LearningRateShape, WireError, parse_as
+from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
 from skillopt_ci.training.update import UpdateMode
@@ -99,16 +101,41 @@ def judged(config: Config, tasks: Iterable[Task]) -> int:
     return max(questions, default=0)
 
 
-def last_step(
-    config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry]
-) -> int:
-    """Number of the run's last step: the end of its epochs, or earlier if the budget ends first.
+def all_solved(config: Config, state: State | None) -> bool:
+    """Whether training has reached a score that neither a step nor an epoch's end can raise."""
+    return (
+        state is not None
+        and state.step > 0
+        and _gated(config)
+        and no_score_is_higher(config, state.current)
+    )
 
-    A run ends when the budget, less what the final tests need, cannot cover the largest possible
+
+def _gated(config: Config) -> bool:
+    optimizer = config.optimizer
+    return config.evaluation.use_gate and (
+        optimizer.slow_update_gate_with_selection or not optimizer.use_slow_update
+    )
+
+
+def last_step(
+    config: Config,
+    sizes: Sizes,
+    state: State | None,
+    history: Sequence[HistoryEntry],
+    *,
+    asked: bool = False,
+) -> int:
+    """Number of the run's last step: the end of its epochs, or earlier.
+
+    A run ends once every selection task is solved, unless reviewers ``asked`` for something. It
+    also ends when the budget, less what the final tests need, cannot cover the largest possible
     step: a planned end is better than an aborted step. Confirmation uses what is then left.
     """
     last = total_steps(sizes.train, config.train)
     done = 0 if state is None else state.step
+    if all_solved(config, state) and not asked:
+        return min(last, done)
     left = calls_left(config, sizes, state, history)
     if math.isinf(left):
         return last
@@ -171,11 +198,10 @@ def final_test_calls(
     known = config.rollout.solver.type == "chat" and config.environment is None
     first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks and not known]
     each = max(sizes.calls, *first, 0)
-    gated = config.evaluation.use_gate and (
-        config.optimizer.slow_update_gate_with_selection or not config.optimizer.use_slow_update
-    )
     apart = state and state.current.measurement != state.best.measurement
-    return (3 if apart or not gated else 2) * sizes.test * each * config.evaluation.eval_test
+    return (
+        (3 if apart or not _gated(config) else 2) * sizes.test * each * config.evaluation.eval_test
+    )
 
 
 def _most_end_calls(config: Config, sizes: Sizes) -> float:
@@ -314,7 +340,8 @@ def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
 
 
 def last_step_of(run: Run, checkout: Checkout) -> int:
-    return last_step(run.config, sizes_of(run.config, run.splits), checkout.state, checkout.history)
+    sizes, asked = sizes_of(run.config, run.splits), bool(unheard(run.notes, checkout.state))
+    return last_step(run.config, sizes, checkout.state, checkout.history, asked=asked)
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
@@ -328,7 +355,7 @@ def completed_epoch(
 ) -> int | None:
     """The last completed epoch if its end is due and affordable; missed ends are not made up."""
     optimizer = config.optimizer
-    if not (optimizer.use_slow_update or optimizer.use_meta_skill):
+    if not (optimizer.use_slow_update or optimizer.use_meta_skill) or all_solved(config, state):
         return None
     completed = state.step // steps_per_epoch(sizes.train, config.train)
     fits = calls_left(config, sizes, state, history) >= _most_end_calls(config, sizes)

@@ -21,13 +21,15 @@ from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading, with_notes
-from skillopt_ci.training.baseline import ensure_scored, no_score_is_higher, refuse_to_learn_nothing
+from skillopt_ci.training.baseline import ensure_scored, refuse_to_learn_nothing, unused_tasks
 from skillopt_ci.training.confirm import ensure_confirmed
 from skillopt_ci.training.evaluate import evaluate
+from skillopt_ci.training.gate import no_score_is_higher
 from skillopt_ci.training.memory import conclusion_of, step_records
 from skillopt_ci.training.plan import (
     Sizes,
     StepPlan,
+    all_solved,
     boundary_due,
     completed_epoch,
     last_step,
@@ -172,7 +174,11 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         skill = candidate.skill
     elif decision is not None and decision.kept_notes is not None and notes is not None:
         skill = with_notes(skill, notes.appendix)
-    done = pick(work, "step epoch") if isinstance(work, StepPlan) else {"boundary": work}
+    if isinstance(work, StepPlan):
+        done, origin = pick(work, "step epoch"), f"step {work.step}"
+    else:
+        done, origin = {"boundary": work}, f"end of epoch {work}"
+    done |= decided_snapshots(decision, candidate.skill, record.step, origin)
     after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
     run.listen(Decided(after, record))
     seconds = run.clock() - began
@@ -180,6 +186,10 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     decided = await asyncio.to_thread(
         commit_decision, run, checkout, replace(candidate, record=record), after, seconds
     )
+    if all_solved(run.config, decided.state):
+        told = f"All {len(run.selection)} selection tasks are solved, so training ends: "
+        more = f"harder or more selection tasks would show what else to learn.{unused_tasks(run)}"
+        run.observer(Note(told + more))
     if isinstance(record, BoundaryRecord):
         run.observer(StageFinished("epoch end", "recorded"))
         return BoundaryOutcome(record, decided.commit, decided.state, seconds)
@@ -296,17 +306,15 @@ async def _candidate(
 def commit_decision(
     run: Run, checkout: ScoredCheckout, candidate: Candidate, after: ScoredCheckout, seconds: float
 ) -> ScoredCheckout:
-    """Merge or revert the decided candidate in one push; ``after`` holds the resulting skill."""
+    """Merge or revert the decided candidate in one push; ``after`` has the resulting skill."""
     record, decision = candidate.record, candidate.record.decision
     stays = decision is not None and decision.stays
     skill = candidate.skill if stays else checkout.skill
     is_step = isinstance(record, StepRecord)
-    origin = f"step {record.step}" if is_step else f"end of epoch {record.epoch}"
     changes: dict[str, object] = {
         "config_sha256": run.config_sha256,
         "simulated": run.simulated,
         **charged(checkout, record.usage, record.accounts),
-        **decided_snapshots(decision, candidate.skill, record.step, origin),
     }
     facts = pick(record, "step epoch usage simulated")
     if isinstance(record, StepRecord):
@@ -399,13 +407,17 @@ NextWork = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """The next work in a run of ``total`` steps; a ``scheduled`` epoch's end waits."""
+    """The next work in a run of ``total`` steps; a ``scheduled`` epoch's end waits.
+
+    ``solved``: nothing is left because every selection task is solved.
+    """
 
     work: NextWork
     total: int
     step: int | None = None
     epoch_end: int | None = None
     scheduled: bool = False
+    solved: bool = False
 
 
 def upcoming(
@@ -421,4 +433,4 @@ def upcoming(
         stuck = state.step == 0 and no_score_is_higher(config, state.current)
         return Upcoming("nothing_to_learn" if stuck else "step", total, step, due, scheduled)
     tested = finished(history) or not config.evaluation.eval_test
-    return Upcoming("done" if tested else "finish", total)
+    return Upcoming("done" if tested else "finish", total, solved=all_solved(config, state))

@@ -18,7 +18,7 @@ from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.training.trainer import StepOutcome, advance
 from tests.cli.conftest import BRANCH
-from tests.conftest import SKILL, Checkout
+from tests.conftest import RULES, SKILL, Checkout
 
 
 def test_exactly_one_step_is_done_and_the_next_goes_on_from_there(cli, fresh, git):
@@ -167,6 +167,18 @@ def test_a_budget_ends_the_run_after_a_whole_step(cli, fresh, git):
     state = json.loads(git(fresh, "show", "skillopt/quickstart:.skillopt/quickstart/state.json"))
     assert 0 < state["usage"]["calls"] <= 60
     assert cli(fresh, "step", "-q").out.startswith("Step 2 of 2")
+
+
+def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, monkeypatch):
+    monkeypatch.setenv("DEMO_KEY", "sk-demo-key")
+    model_server.plan = ["\n- ".join(RULES.values())]
+    why, folder = "very selection task is solved", checkout.folder
+    over = cli(folder, "run", "-o", "evaluation.eval_test=false")
+    assert f"E{why}, so no change can score higher: 1 step in this run." in over.err
+    nothing = cli(folder, "step")
+    assert (nothing.code, f"Nothing left to do: e{why}" in nothing.err) == (3, True)
+    assert f"plan             e{why}, so no step is left, 1 done" in cli(folder, "check").out
+    assert f"e{why}" in " ".join(cli(folder, "status").out.split())
 
 
 TESTED = ("-o", "evaluation.eval_test=true")

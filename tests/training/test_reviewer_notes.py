@@ -112,6 +112,11 @@ def test_notes_are_worked_on_without_any_failure(checkout, model_server):
     (prompt,) = analysts(model_server)
     assert "Stage: analyst_success" in prompt
     assert NOTE.text in prompt
+    # after the first step, too, training ends unless somebody asks for more
+    again = replace(session, notes=(NOTE, LATER))
+    asyncio.run(train_once(again, lambda outcome: None))
+    asyncio.run(train_once(again, lambda outcome: None))
+    assert [entry.step for entry in checkout.history()] == [0, 1, 2]
 
 
 def test_nobody_hears_a_note_when_nothing_may_be_proposed(checkout, model_server):

@@ -12,7 +12,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.plan import sizes_of
 from skillopt_ci.training.trainer import Upcoming, upcoming
-from tests.conftest import BRANCH, CANDIDATE, EPOCH_ENDS, Checkout, Workshop
+from tests.conftest import BRANCH, CANDIDATE, EPOCH_ENDS, RULES, Checkout, Workshop
 
 
 def snapshot(checkout: Checkout) -> dict[str, object]:
@@ -323,3 +323,39 @@ def test_a_schedule_of_its_own_is_told_beside_the_step(checkout):
     assert foretold(checkout, *SCHEDULED) == Upcoming("epoch_end", 4, None, 2, scheduled=True)
     checkout.end_epoch(*SCHEDULED)
     assert foretold(checkout, *SCHEDULED).work == "finish"
+
+
+def test_a_run_ends_once_every_selection_task_is_solved(checkout, model_server):
+    checkout.commit("skills/SKILL.md", f"# Items\n\n{rules_of('abc')}")
+    model_server.plan = [RULES["d"]]
+    settings, events = (*EPOCH_ENDS, "evaluation.sel_env_num=4"), list[Event]()
+    (outcome,) = checkout.run(*settings, observer=events.append)
+    assert checkout.kinds() == ["start", "step"]
+    assert (outcome.total, checkout.state().current.measurement.score) == (1, 1.0)
+    told = [event.text for event in events if isinstance(event, Note)]
+    assert told[-1].startswith("All 4 selection tasks are solved, so training ends")
+    assert told[-1].endswith(" To use all 8 of them, set evaluation.sel_env_num: 0.")
+    # nor is the next batch prefetched
+    under_it = [prompt for prompt in model_server.prompts if RULES["d"] in prompt]
+    assert sum("Stage:" not in prompt for prompt in under_it) == 4
+    session = checkout.session(*settings)
+    coming = upcoming(
+        session.config, sizes_of(session.config, session.splits), checkout.state(), ()
+    )
+    assert coming == Upcoming("finish", 1, solved=True)
+    assert checkout.step("evaluation.sel_env_num=0") is None
+    assert checkout.kinds()[2:] == ["measure"]
+
+
+@pytest.mark.parametrize(
+    "opening",
+    ["evaluation.ties=prefer_shorter", "optimizer.slow_update_gate_with_selection=false"],
+)
+def test_a_run_goes_on_where_the_skill_can_still_change(checkout, model_server, opening):
+    checkout.commit("skills/SKILL.md", f"# Items\n\n{rules_of('abc')}")
+    model_server.plan = [RULES["d"]]
+    assert len(checkout.run(*EPOCH_ENDS, opening)) == 4
+
+
+def rules_of(kinds: str) -> str:
+    return "".join(f"- {RULES[kind]}\n" for kind in kinds)

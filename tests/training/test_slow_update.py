@@ -70,6 +70,7 @@ def test_both_texts_are_written_on_the_skill_before_the_guidance(stepped, model_
 
 
 def test_previous_guidance_and_memory_are_shown(checkout, model_server):
+    model_server.plan = model_server.plan[:1]
     checkout.run("train.num_epochs=2", *EPOCH_ENDS)
     model_server.guidance, model_server.memory = RULE, "- Short rules."
     checkout.run("train.num_epochs=3", *EPOCH_ENDS)
