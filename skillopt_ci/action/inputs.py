@@ -60,10 +60,10 @@ class Inputs:
 
 def read_inputs(environ: Mapping[str, str]) -> Inputs:
     """Raises UsageError, which names every invalid input; empty inputs count as not given."""
-    given: dict[str, Any] = {}
-    for entry in fields(Inputs):
-        default = str(entry.default or "")
-        given[entry.name] = environ.get(f"INPUT_{entry.name.upper()}", "").strip() or default
+    given: dict[str, Any] = {
+        one.name: environ.get(f"INPUT_{one.name.upper()}", "").strip() or str(one.default or "")
+        for one in fields(Inputs)
+    }
     problems = []
     word, shards, folder = given["command"], given["shards"], PurePosixPath(given["directory"])
     if word and word not in list(Command):

@@ -10,8 +10,6 @@ from skillopt_ci.github.client import Client, asking, same_text
 from skillopt_ci.github.types import NOTHING_TO_DO, Annotation, WantedCheck
 from skillopt_ci.text import collapsed
 
-#: Most annotations in one request.
-_BATCH = 50
 #: Most characters of a check's title.
 _TITLE = 255
 
@@ -34,12 +32,11 @@ def keep_check(
         return max(own, key=lambda run: run.id, default=None)
 
     def create() -> CheckRun:
-        fields = _fields(client, wanted, notes[:_BATCH])
         with asking(f"create the check {wanted.name}", "checks: write"):
             return client.repo.create_check_run(wanted.name, wanted.head_sha, **fields)
 
-    notes, there = wanted.annotations, _BATCH
-    run = find()
+    fields, missing = _fields(client, wanted, wanted.annotations), tuple[Annotation, ...]()
+    run, output = find(), fields["output"]
     if yields and run is not None and run.conclusion:
         return
     if run is not None and run.conclusion and wanted.conclusion is None:
@@ -49,19 +46,15 @@ def keep_check(
     if run is None:
         run = client.create_idempotent(create, find)
     else:
-        there = run.output.annotations_count or 0
-    batches = [notes[start : start + _BATCH] for start in range(there, len(notes), _BATCH)]
-    output = _fields(client, wanted)["output"]
+        missing = wanted.annotations[run.output.annotations_count or 0 :]
     agrees = (
         run.conclusion == wanted.conclusion
         and run.output.title == output["title"]
         and same_text(run.output.summary, output["summary"])
     )
-    if not batches and not agrees:
-        batches = [()]
-    for batch in batches:
+    if missing or not agrees:
         with asking(f"update the check {wanted.name}", "checks: write"):
-            run.edit(**_fields(client, wanted, batch))
+            run.edit(**_fields(client, wanted, missing))
 
 
 def _fields(

@@ -23,6 +23,7 @@ from github.Repository import Repository
 from requests import RequestException
 from requests.exceptions import InvalidJSONError
 from requests.utils import parse_header_links
+from urllib3.exceptions import MaxRetryError
 from urllib3.response import BaseHTTPResponse
 
 from skillopt_ci import __version__
@@ -213,17 +214,24 @@ class Retry(GithubRetry):
         return asked
 
     def increment(self, *args: Any, **options: Any) -> Self:
-        """Raises RateLimitExceededExceedsMaxWait if the wait would be too long."""
+        """Raises what the last answer says if there were too many, or its wait is too long."""
         response, longest = options.get("response"), self.max_rate_limit_wait
         asked = 0.0 if response is None else self.get_retry_after(response) or 0.0
         if response is not None and longest is not None and asked > longest:
             response.drain_conn()  # gives the connection back
             raise RateLimitExceededExceedsMaxWait(response.status, None, None, None, wait=asked)
-        return super().increment(*args, **options)  # type: ignore[return-value]
+        try:
+            return super().increment(*args, **options)  # type: ignore[return-value]
+        except MaxRetryError as error:
+            if response is None:
+                raise
+            response.drain_conn()
+            failed = response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            kind = GithubException if failed else RateLimitExceededException
+            raise kind(response.status) from error
 
     def sleep_for_retry(self, response: BaseHTTPResponse) -> bool:
-        asked = self.get_retry_after(response)
-        if asked:
+        if asked := self.get_retry_after(response):
             self.wait(asked)
         return bool(asked)
 
@@ -249,10 +257,8 @@ class Client:
     redact: Redact = unchanged
 
     def send(self, method: str, path: str, content: object = None) -> Any:
-        _, answer = self.repo.requester.requestJsonAndCheck(
-            method, self.repo.url + path, input=content
-        )
-        return answer
+        url = self.repo.url + path
+        return self.repo.requester.requestJsonAndCheck(method, url, input=content)[1]
 
     def listing(self, path: str, repository: str = "", **wanted: str) -> Iterator[Any]:
         """All pages of a list of this repository or of another ``repository``."""

@@ -78,8 +78,7 @@ def keep_pull_request(client: Client, wanted: WantedPullRequest) -> KeptPullRequ
     """
     wanted = replace(wanted, title=client.redact(wanted.title), body=client.redact(wanted.body))
     pulls = _of_branch(client, wanted.head, wanted.base)
-    current = _open_one(pulls)
-    if current is not None:
+    if (current := _open_one(pulls)) is not None:
         return _update(client, current, wanted)
     if closed := _closed(client, pulls, wanted.head):
         return KeptPullRequest(pulls[0].number, declined=True, notes=(closed,))

@@ -77,7 +77,7 @@ NOTHING_TO_DO = "Nothing to evaluate"
 
 @dataclass(frozen=True, slots=True)
 class WantedCheck:
-    """A check to create; without a conclusion it is in progress."""
+    """A check to create, with up to 50 annotations; without a conclusion it is in progress."""
 
     name: str
     head_sha: str

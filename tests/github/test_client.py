@@ -183,8 +183,16 @@ def test_server_errors_are_retried_with_growing_pauses_but_not_for_ever(pulled):
     get_pull_request(pulled.client(), 1)
     assert pulled.waits == [2.0, 4.0, 8.0]
     pulled.hub.fail(SHOW, 500, times=99)
-    with pytest.raises(AnswerLost, match="show pull request #1"):
+    with pytest.raises(AnswerLost, match="show pull request #1: GitHub answered 500"):
         get_pull_request(pulled.client(), 1)
+
+
+@pytest.mark.parametrize("status", [403, 429])
+def test_a_limit_that_stays_is_told_after_five_minutes(pulled, status):
+    pulled.hub.fail(CREATE, status, SECONDARY, times=99)
+    with pytest.raises(Unavailable, match="comment on #1: its rate limit is used up"):
+        keep_comment(pulled.client(), 1, BODY)
+    assert pulled.waits == 5 * [60.0]
 
 
 def test_refusals_are_not_retried(pulled):

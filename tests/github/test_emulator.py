@@ -70,7 +70,7 @@ def test_the_pull_request_is_kept(client, pull):
 
 
 def test_the_check_is_kept(client, pull, head):
-    annotations = (Annotation(SKILL, 1, 1, "notice", "Fine", "Fine"),) * 60
+    annotations = (Annotation(SKILL, 1, 1, "notice", "Fine", "Fine"),) * 50
     begun = WantedCheck("skillopt", head, "Title", "Summary")
     keep_check(client, begun)
     done = replace(begun, conclusion="success", annotations=annotations)
