@@ -1,6 +1,7 @@
 """``skillopt-ci comment``: update GitHub. Refusals become notes, since the steps are paid for."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,7 +149,8 @@ def publish(
 
 def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> None:
     """Answer, once, each review comment that the newest steps took up."""
-    from skillopt_ci.github.comments import keep_comment, review_notes  # noqa: PLC0415 - see above
+    from skillopt_ci.github.client import NotFound  # noqa: PLC0415 - see above
+    from skillopt_ci.github.comments import keep_comment, review_notes  # noqa: PLC0415
 
     answers = {
         note: text
@@ -159,7 +161,8 @@ def answer_notes(run: RunView, client: "Client", links: Links, number: int) -> N
     }
     for note in review_notes(client, number, run.state.skill) if answers else ():
         if note_id(note) in answers:
-            keep_comment(client, number, answers[note_id(note)], thread=note.thread)
+            with suppress(NotFound):  # the comment that began the thread was deleted
+                keep_comment(client, number, answers[note_id(note)], thread=note.thread)
 
 
 def note_id(said: Comment) -> str:

@@ -15,7 +15,7 @@ from skillopt_ci.github.types import Comment, Reaction
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _OURS = "<!-- skillopt-ci:"
-_NOTE = re.compile(r"/skillopt[ \t]+note\b[ \t]*")
+_NOTE = re.compile(r"/skillopt[ \t]+note(?=[ \t\r\n]|$)[ \t]*")
 _RUN = re.compile(r"/actions/runs/(\d+)\)</sub>\s*$")
 
 
@@ -43,9 +43,8 @@ def keep_comment(
         ]
 
     def create() -> Comment:
-        place = f"/issues/{number}/comments"
-        if thread is not None:
-            place = f"/pulls/{number}/comments/{thread}/replies"
+        replies = f"/pulls/{number}/comments/{thread}/replies"
+        place = f"/issues/{number}/comments" if thread is None else replies
         with asking(f"comment on #{number}", _WRITE):
             return _comment(client.send("POST", place, {"body": text}))
 
