@@ -99,9 +99,7 @@ def _answer(
 
 def _reply(job: Job, asked: Reply) -> JobOutcome:
     """Reply to a comment; an error goes into the thread and does not fail the job."""
-    comment = asked.comment
-    notes: tuple[str, ...] = ()
-    page = ""
+    comment, page, notes = asked.comment, "", tuple[str, ...]()
     # Several runs may answer one comment, each for itself.
     by = "answer" if job.configured is None else job.configured.config.run
     try:

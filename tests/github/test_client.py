@@ -1,3 +1,4 @@
+import json
 import socket
 import time
 from dataclasses import replace
@@ -20,7 +21,12 @@ from skillopt_ci.github.client import (
     same_text,
 )
 from skillopt_ci.github.comments import keep_comment
-from skillopt_ci.github.pull_requests import changed_paths, get_pull_request, keep_pull_request
+from skillopt_ci.github.pull_requests import (
+    changed_paths,
+    get_pull_request,
+    keep_pull_request,
+    why_paused,
+)
 from skillopt_ci.github.types import Annotation, WantedCheck, WantedPullRequest
 
 ENVIRON = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_TOKEN": "job"}
@@ -200,6 +206,22 @@ def test_refusals_are_not_retried(pulled):
     with pytest.raises(Exception, match="Validation Failed"):
         keep_comment(pulled.client(), 1, BODY)
     assert pulled.hub.requests.count(CREATE) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("API rate limit exceeded for installation ID 1.", "its rate limit is used up"),
+        ("Something went wrong while executing your query.", "Something went wrong"),
+    ],
+)
+def test_graphql_that_fails_with_status_200_refuses_nothing(pulled, words, told):
+    content = json.dumps({"data": None, "errors": [{"message": words}]}).encode()
+    pulled.hub.fail("POST /graphql", 200, content=content, times=99)
+    with pytest.raises(Unavailable, match=told):
+        assert pulled.client().login  # an app's comments would not be found again
+    with pytest.raises(Unavailable, match=told):
+        why_paused(pulled.client(), "skillopt/demo", "main")  # it may be in a merge queue
 
 
 class Shop:
