@@ -12,12 +12,7 @@ from skillopt_ci.ledger.timeline import comparable_from
 from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.text import (
-    names_text,
-    plural,
-    score,
-    score_text,
-)
+from skillopt_ci.text import names_text, plural, score, score_text
 
 #: How edits were chosen if there were more than the edit budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}

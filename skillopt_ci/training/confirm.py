@@ -278,10 +278,8 @@ def _attempts(run: Run, checkout: ScoredCheckout) -> int:
     """The attempts that scoring and steps took so far, counted from records, not from the cache."""
     train, history = run.config.train, checkout.history
     decided = sum(one.tasks for one in history if one.kind not in ("confirm", "finish"))
-    batches = checkout.state.step * min(
-        train.batch_size * train.accumulation, len(run.splits.train)
-    )
-    return (decided + batches) * run.config.rollout.attempts
+    batch = min(train.batch_size * train.accumulation, len(run.splits.train))
+    return (decided + checkout.state.step * batch) * run.config.rollout.attempts
 
 
 async def _tested(
@@ -295,15 +293,14 @@ async def _tested(
     """``record`` after at most ``most`` further draws, numbered from ``begun``."""
     scores, limit = Scores(), run.config.evaluation.max_error_rate
     run.observer(StageStarted(STAGE, 2 * most))
-
     end = begun + most
     while begun < end and _undecided(record):
         left = (record.size or 0) - record.draws
         size = min(end - begun, next_look(*tally(record), left, level(record.test)))
-        drawn: list[tuple[Task, int]] = []
-        for draw in range(begun, begun + size):
-            dice = random.Random(f"{record.seed}/{record.test}/{draw}")
-            drawn.append((dice.choice(run.selection), draw))
+        drawn = [
+            (random.Random(f"{record.seed}/{record.test}/{draw}").choice(run.selection), draw)
+            for draw in range(begun, begun + size)
+        ]
         begun += size
         requests = [
             AttemptRequest(task, skill, STAGE, _FIRST_ATTEMPT + draw)
@@ -321,8 +318,9 @@ async def _tested(
             scores.add(rollout)
         scores.refuse_errors(limit, STAGE, 2 * most)
         pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
-        found = {"pairs": pairs, "draws": record.draws + size}
-        record = recomputed(record.model_copy(update=found))
+        record = recomputed(
+            record.model_copy(update={"pairs": pairs, "draws": record.draws + size})
+        )
     scores.refuse_errors(limit, STAGE)
     return record
 

@@ -21,6 +21,8 @@ from skillopt_ci.util import grouped
 
 #: Longest quoted value, in characters, so that memory does not crowd out the trajectories.
 MAX_VALUE_CHARS = 600
+#: Of a longer buffer, the oldest steps keep only their outcome, unless people took them back.
+MAX_CHARS = 100_000
 
 _INTRODUCTION = (
     "What earlier steps of this epoch saw and tried. Do not repeat edits that did not help, in "
@@ -46,12 +48,15 @@ def render_steps(
 
     ``taken`` has the numbers of the edits that people took back; 0 is the whole step.
     """
-    blocks = [
-        _block(step, step.decision, taken.get(step.step, ()), again=again)
+    blocks = {
+        step.step: _block(step, step.decision, taken.get(step.step, ()), again=again)
         for step in steps
         if step.decision and step.decision.action not in ("skip_no_patches", "skip_no_rewrite")
-    ]
-    return library.joined(_INTRODUCTION, fenced("\n\n".join(blocks))) if blocks else ""
+    }
+    for number in [*blocks][:-1]:
+        if sum(map(len, blocks.values())) > MAX_CHARS and number not in taken:
+            blocks[number] = blocks[number].split("\n")[0] + " […]"
+    return library.joined(_INTRODUCTION, fenced("\n\n".join(blocks.values()))) if blocks else ""
 
 
 def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, again: bool) -> str:

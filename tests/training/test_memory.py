@@ -8,7 +8,7 @@ from skillopt_ci.ledger import evidence
 from skillopt_ci.ledger.records import Decision, StepRecord
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Status
-from skillopt_ci.training.memory import MAX_VALUE_CHARS, render_steps
+from skillopt_ci.training.memory import MAX_CHARS, MAX_VALUE_CHARS, render_steps
 from tests.conftest import HARMFUL, RULES, SKILL, ModelServer
 
 
@@ -148,6 +148,19 @@ def test_steps_stand_in_order():
     text = rendered(REJECTED, step(4, "accept_new_best", edits=[edit(content="kept")]))
     assert text.index("Step 3") < text.index("Step 4 — ACCEPT_NEW_BEST (9/40 failed)")
     assert "kept" not in text  # an accepted step lists no edits
+
+
+def test_a_long_epoch_keeps_the_outcome_of_its_oldest_steps_and_all_that_was_taken_back():
+    edits = [edit(content=f"{number}" * MAX_VALUE_CHARS) for number in range(1, 9)]
+    steps = [step(number, edits=edits) for number in range(1, 41)]
+    steps[1] = step(2, "accept", edits=[edit(content="Not this.")])
+    text = render_steps(steps, {2: (0,)}, again=False)
+    assert MAX_CHARS - 10_000 < len(text) < MAX_CHARS + 1_000
+    blocks = text.split("\n\n")
+    assert "### Step 1 — REJECT (9/40 failed) […]" in blocks[1]
+    assert blocks[2].endswith('1. [append] "Not this."')
+    assert [block.endswith(" […]") for block in blocks[3:]] == [True] * 19 + [False] * 19
+    assert len(rendered(step(edits=edits * 30))) > MAX_CHARS  # the newest is told in any case
 
 
 def test_remembered_text_stays_in_its_line_and_fence_and_is_clipped_visibly():
