@@ -112,8 +112,7 @@ def render_trajectories(
         if rollout.task_type:
             facts.append(f"Task type: {collapsed(rollout.task_type)}")
         if rollout.failed and rollout.reason:
-            reason = keep_ends([collapsed(rollout.reason)], max_chars)[0]
-            facts.append(f"Failure reason: {reason}")
+            facts.append(f"Failure reason: {keep_ends([collapsed(rollout.reason)], max_chars)[0]}")
         facts.append(f"Steps: {rollout.n_turns}")
         if rollout.limit is not None:
             cut = f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
@@ -124,9 +123,8 @@ def render_trajectories(
         heading = f"### Trajectory {number} (id={collapsed(rollout.task_id)})"
         parts = [heading, fenced("\n".join(facts))]
         answers = "\n".join("- " + one.replace("\n", "\n  ") for one in task.references)
-        if hidden := list(filter(None, (answers, task.reference_text))):
-            told = filter(None, keep_ends(hidden, max_chars))
-            parts += ["#### Hidden Reference", *map(fenced, told)]
+        if hidden := list(filter(None, keep_ends([answers, task.reference_text], max_chars))):
+            parts += ["#### Hidden Reference", *map(fenced, hidden)]
         if traces and rollout.trace:
             parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
         entries = conversation_entries(rollout.messages, shown, max_chars)

@@ -464,5 +464,4 @@ def _entries(
     payload: Payload[Any], more: Mapping[str, _Schema], *, wishes: bool
 ) -> dict[str, _Schema]:
     followed = {"note_ids": _TEXTS} if wishes else {}
-    entry = _object(**payload.schema, support_count=_COUNT, **more, **followed)
-    return {payload.key: _list(entry)}
+    return {payload.key: _list(_object(**payload.schema, support_count=_COUNT, **more, **followed))}

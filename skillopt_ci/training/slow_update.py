@@ -15,6 +15,7 @@ from skillopt_ci.aio import siblings
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairRecord, SlowUpdateRecord
 from skillopt_ci.messages import fenced
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, RequestTooLarge
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.types import Rollout
@@ -161,14 +162,12 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
         answer = keep_ends([collapsed(shown.answer) or "(none)"], limit)[0]
         facts.append(f"{name}: {verdict}, soft {side.soft:.2f}, answer {answer}")
         if shown.failed and shown.reason:
-            reason = keep_ends([collapsed(shown.reason)], limit)[0]
-            facts.append(f"{name} failure reason: {reason}")
+            facts.append(f"{name} failure reason: {keep_ends([collapsed(shown.reason)], limit)[0]}")
     parts = [f"#### Task {collapsed(pair.task.id)}", fenced("\n".join(facts))]
     if pair.category is not Category.STABLE_SUCCESS:
         listed = "\n".join(f"- {reference}" for reference in pair.task.references)
-        hidden = keep_ends(list(filter(None, (listed, pair.task.reference_text))), limit)
-        if any(hidden):
-            parts += ["##### Hidden Reference", *map(fenced, filter(None, hidden))]
+        if hidden := list(filter(None, keep_ends([listed, pair.task.reference_text], limit))):
+            parts += ["##### Hidden Reference", *map(fenced, hidden)]
         for (name, side), skill in zip(sides, skills, strict=True):
             rollout = side.telling
             if gradient.trace_to_optimizer and rollout.trace:
@@ -218,7 +217,8 @@ async def write(
 ) -> Written:
     """Ask for the guidance or memory that replaces ``before``; empty without a usable reply.
 
-    ``skills`` are the earlier and the current one. An outage is raised: it must not cost an epoch.
+    ``skills`` are the earlier and the current one. If the prompt is refused, half of the pairs are
+    shown, regressions first. An outage is raised: it must not cost an epoch.
     """
     if not pairs:
         return Written()
@@ -232,8 +232,14 @@ async def write(
         render_pairs(pairs, *skills, gradient),
     )
     parse = partial(parse_as, _SlowUpdateShape if stage == "slow_update" else _MetaSkillShape)
-    reply = await chat.ask(what, user, parse, WRITTEN[stage], prompt=stage, vital=True)
+    reply = await chat.ask(what, user, parse, WRITTEN[stage], prompt=stage)
     if isinstance(reply, Lost):
+        if isinstance(reply.error, ModelRefusal | RequestTooLarge) and len(pairs) > 1:
+            # the prompt is too long, or a filter objects to one pair
+            half = sorted(pairs, key=lambda one: [*Category].index(one.category))[: len(pairs) // 2]
+            return await write(stage, before, skills, half, chat, gradient)
+        if isinstance(reply.error, ModelUnavailable):
+            raise reply.error
         written = Written(reasoning=f"no usable answer: {reply.error.message}")
     else:
         content = strip_markers(clean(reply.content)).strip()
@@ -288,9 +294,8 @@ async def compare_epochs(
     run: Run, earlier: str, current: str, epoch: int, models: OpenModels
 ) -> tuple[Pair, ...]:
     """Roll out a sample of training tasks under both skills; may raise TooManyErrors."""
-    optimizer, train = run.config.optimizer, run.splits.train
+    optimizer, train, each = run.config.optimizer, run.splits.train, run.config.rollout.attempts
     observer, limit = run.observer, run.config.evaluation.max_error_rate
-    each = run.config.rollout.attempts
     observer(StageStarted("compare", 2 * min(optimizer.slow_update_samples, len(train)) * each))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:

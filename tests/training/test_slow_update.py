@@ -10,7 +10,7 @@ import pytest
 from skillopt_ci.config.config import Gradient, Guard
 from skillopt_ci.errors import SkilloptError
 from skillopt_ci.ledger.records import BoundaryRecord
-from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, RequestTooLarge
 from skillopt_ci.progress import Event, Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.skill.regions import SLOW_UPDATE, region_text, with_region
@@ -216,6 +216,28 @@ def test_refusal_writes_nothing(scripted, ask):
     assert written == Written(reasoning="no usable answer: content filter")
     with pytest.raises(SkilloptError, match="gone"):
         ask(scripted(lambda request: ModelUnavailable("gone")), "slow_update")
+    with pytest.raises(RequestTooLarge):
+        ask(scripted(lambda request: RequestTooLarge("one alone, too")), "slow_update")
+
+
+@pytest.mark.parametrize("refusal", [ModelRefusal, RequestTooLarge])
+@pytest.mark.parametrize("stage", KEYS)
+def test_refused_comparison_is_shown_in_half_regressions_first(
+    scripted, ask, make_task, make_rollout, stage, refusal
+):
+    failed, solved = (Side((make_rollout("a", hard=hard),)) for hard in (0, 1))
+    sides = [(failed, solved)] * 3 + [(solved, failed), (failed, failed)]
+    pairs = [Pair(make_task(f"t{n}"), *both) for n, both in enumerate(sides)]
+    client = scripted(
+        lambda request: (
+            json.dumps({KEYS[stage]: "- Check."})
+            if "\n2 tasks: 1 regressed, 1 persistent fail, 0 improved"
+            in request.messages[1].content
+            else refusal("too long")
+        )
+    )
+    assert ask(client, stage, given=pairs) == Written("- Check.")
+    assert len(client.requests) == 2
 
 
 @pytest.mark.parametrize("stage", KEYS)
