@@ -26,7 +26,7 @@ def comparable_from(history: Sequence[HistoryEntry]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state after ``entry``; scores are the gate's."""
+    """The state after ``entry``; scores are the gate's, and origins have SkillOpt's names."""
 
     entry: HistoryEntry
     current_score: float | None
@@ -40,7 +40,8 @@ def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
     if not history:
         return
     start, *later = history
-    now = Moment(start, start.score_after, "initial", start.best_score, start.step, "initial")
+    origin = "initial_skill"
+    now = Moment(start, start.score_after, origin, start.best_score, start.step, origin)
     yield now
     for entry in later:
         best, score, origin = entry.best_score, now.current_score, now.current_origin
@@ -49,8 +50,9 @@ def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
             if entry.skill_sha256 != now.entry.skill_sha256:
                 origin = "edited_by_hand"
         elif entry.stays:
-            score, momentum = entry.score_after, entry.kind == "slow_update"
-            origin = "slow_update_momentum" if momentum else f"step_{entry.step:04}"
+            score, room = entry.score_after, "placeholder_" * (entry.epoch == 1)
+            guidance = f"slow_update_{room}epoch_{entry.epoch:02}"
+            origin = guidance if entry.kind == "slow_update" else f"step_{entry.step:04}"
         higher = best is not None and now.best_score is not None and best > now.best_score
         fallen = now.entry.kind == "revert" and best == score
         new = entry.action in ("accept_new_best", "promote") or fallen or (higher and best == score)

@@ -19,7 +19,7 @@ from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.integrations.skillopt.export import flat_config, skillopt_files
-from skillopt_ci.ledger.evidence import EditRecord, Measurement
+from skillopt_ci.ledger.evidence import EditRecord, Measurement, SuggestionRecord
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, SlowUpdateRecord, StepRecord
 from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.effects import edit_effects
@@ -286,7 +286,7 @@ STATE_FIELDS = {
     *("last_completed_step", "current_skill_path", "current_score", "current_origin"),
     *("best_skill_path", "best_score", "best_step", "best_origin"),
 }
-DERIVED = {"train_size", "steps_per_epoch", "batches_per_epoch"}
+DERIVED = {"train_size", "samples_per_epoch", "steps_per_epoch", "batches_per_epoch"}
 DERIVED |= {"skill_update_mode", "lr_control_mode", "edit_budget", "min_edit_budget"}
 
 
@@ -329,6 +329,14 @@ def test_a_score_on_the_hardest_tasks_alone_is_not_exported_beside_others(planne
     assert entry["action"] == slow["action"] == "accept_new_best"
     scores = [one.get("selection_hard") for one in (entry, slow)]
     assert scores == [None if planned else 0.25] * 2
+
+
+def test_rejected_suggestions_stand_in_a_step_s_digest():
+    run, told = plain_run(2), SuggestionRecord(type="", title="", instruction="Check.")
+    step = altered(run.steps[1], mode="rewrite_from_suggestions", edits=(), suggestions=(told,))
+    files = skillopt_files(replace(run, steps=(step,)), "out")
+    (found,) = json.loads(files["steps/step_0002/trajectory_digest.json"])["rejected_edits"]
+    assert found["instruction"] == "Check."
 
 
 def test_the_summary_has_every_field_that_the_reference_names(exported):

@@ -86,6 +86,7 @@ def test_one_file_of_tasks_is_divided_by_ratio(load_text):
         ("data_path: file", "folder"),
         ("data_path: file, split_mode: ratio", "file"),
         ("data_path: file, split_mode: split_dir", "folder"),
+        ("data_path: file, split_mode: Split_Dir", "folder"),
         ("data_path: '', split_mode: ratio", "folder"),
     ],
 )
@@ -326,7 +327,7 @@ def test_the_usual_layout_of_two_files_loads(tmp_path):
 @pytest.mark.parametrize(
     ("key", "words", "ours"),
     [
-        ("skill_update_mode", "patch edits", "patch"),
+        ("skill_update_mode", "patch edits Patch", "patch"),
         (
             "skill_update_mode",
             "rewrite rewrite_from_suggestions suggestions rewrite_suggestions",
@@ -339,15 +340,17 @@ def test_the_usual_layout_of_two_files_loads(tmp_path):
         ),
         ("lr_control_mode", "fixed manual scheduler scheduled", "fixed"),
         ("lr_control_mode", "autonomous auto optimizer", "autonomous"),
-        ("lr_control_mode", "none off 'off' no_lr", "none"),
+        ("lr_control_mode", "none off 'off' OFF no_lr", "none"),
         ("longitudinal_pair_policy", "mixed default random all", "mixed"),
         ("longitudinal_pair_policy", "changed change delta '10_01' '01_10'", "changed"),
         ("longitudinal_pair_policy", "unchanged stable same '00_11'", "unchanged"),
+        ("gate_metric", "soft Soft", "soft"),
     ],
 )
 def test_every_word_for_a_value_is_understood(load_text, key, words, ours):
-    texts = [f"{ENV}optimizer: {{{key}: {word}}}" for word in words.split()]
-    assert [getattr(load_text(text).config.optimizer, key) for text in texts] == [ours] * len(texts)
+    section = "evaluation" if key == "gate_metric" else "optimizer"
+    configs = [load_text(f"{ENV}{section}: {{{key}: {word}}}").config for word in words.split()]
+    assert {getattr(getattr(config, section), key) for config in configs} == {ours}
 
 
 def test_every_option_of_the_optimizer_is_taken_over(load_text):

@@ -74,11 +74,11 @@ def test_a_clone_that_knows_of_no_run_asks_the_remote(bench, here, origin):
     assert runs(bench.clone(origin, "small", "--depth=1", "--single-branch")) == ("demo",)
 
 
-FACTS = ("kind", "step", "action", "score_after", "best_score", "skill_sha256")
+FACTS = ("kind", "step", "action", "score_after", "best_score", "skill_sha256", "epoch")
 
 
 def entry(*facts: Any) -> HistoryEntry:
-    return HistoryEntry(epoch=1, **dict(zip(FACTS, facts, strict=True)))
+    return HistoryEntry(**{"epoch": 1, **dict(zip(FACTS, facts, strict=False))})
 
 
 START = entry("start", 0, "start", 0.0, 0.0, "a")
@@ -88,7 +88,8 @@ BEST_IS_1 = ("step_0001", 0.5, 1)
 
 def test_a_run_begins_with_the_initial_skill():
     (moment,) = timeline([START])
-    assert (moment.current_score, moment.current_origin, moment.best_step) == (0.0, "initial", 0)
+    found = (moment.current_score, moment.current_origin, moment.best_step)
+    assert found == (0.0, "initial_skill", 0)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,12 @@ def test_a_run_begins_with_the_initial_skill():
         (("step", 1, "reject", 0.9, 0.5, "b"), ("step_0001", 0.5), BEST_IS_1),
         (("step", 2, "accept", 0.4, 0.5, "c"), ("step_0002", 0.4), BEST_IS_1),
         (("step", 2, "force_accept", 0.7, 0.7, "c"), ("step_0002", 0.7), ("step_0002", 0.7, 2)),
-        (("slow_update", 1, "accept", 0.5, 0.5, "c"), ("slow_update_momentum", 0.5), BEST_IS_1),
+        (("slow_update", 1, "accept", 0.5, 0.5, "c", 2), ("slow_update_epoch_02", 0.5), BEST_IS_1),
+        (
+            ("slow_update", 1, "accept", 0.5, 0.5, "c"),
+            ("slow_update_placeholder_epoch_01", 0.5),
+            BEST_IS_1,
+        ),
         (("measure", 1, "measure", 0.6, 0.6, "b"), ("step_0001", 0.6), ("step_0001", 0.6, 1)),
         (("measure", 1, "measure", 0.3, 0.5, "c"), ("edited_by_hand", 0.3), BEST_IS_1),
     ],

@@ -92,7 +92,7 @@ MOVED = {
     **dict.fromkeys(("sandbox", "codex_sandbox"), ("model", "codex_exec_sandbox")),
 }
 
-#: For each key, SkillOpt's other words for a value.
+#: For each key, SkillOpt's words for a value, which may be in any case.
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "skill_update_mode": spellings(
         patch="edits",
@@ -102,13 +102,15 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "lr_control_mode": spellings(
         fixed="manual scheduler scheduled",
         autonomous="auto optimizer",
-        none="off no_lr False",  # YAML reads an unquoted `off` as false
+        none="off no_lr false",  # YAML reads an unquoted `off` as false
     ),
     "longitudinal_pair_policy": spellings(
         mixed="default random all",
         changed="change delta 10_01 01_10",
         unchanged="stable same 00_11",
     ),
+    "gate_metric": spellings(hard="", soft="", mixed=""),
+    "split_mode": spellings(ratio="", split_dir=""),
 }
 #: SkillOpt's defaults that differ from ours.
 _DEFAULTS: Mapping[tuple[str, ...], Scalar] = {
@@ -259,7 +261,7 @@ def _in_our_words(section: str, key: str, node: Node, warnings: list[Problem]) -
     if key == "leading_words" and isinstance(value, str):
         words = filter(None, map(str.strip, value.split(",")))
         return replace(node, value=tuple(Node(word, node.mark) for word in words))
-    if word := _WORDS.get(key, {}).get(str(value)):
+    if word := _WORDS.get(key, {}).get(str(value).strip().lower()):
         return replace(node, value=word)
     if kind not in (int, float, bool) or isinstance(value, (kind, bool)):
         return node

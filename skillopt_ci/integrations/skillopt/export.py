@@ -113,7 +113,7 @@ def flat_config(evidence: RunView) -> dict[str, object]:
     steps = math.ceil(basis.train_size / (batch * accumulation))
     return {
         **flat,
-        "train_size": basis.train_size,
+        **dict.fromkeys(("train_size", "samples_per_epoch"), basis.train_size),
         "steps_per_epoch": steps,
         "batches_per_epoch": steps * accumulation,
     }
@@ -216,9 +216,8 @@ def _step_files(evidence: RunView, record: StepRecord, entry: Mapping[str, objec
     yield "step_record.json", entry
     rows = [
         {
-            **pick(task, "id hard soft"),
+            **pick(task, "id hard soft task_type"),
             "fail_reason": task.reason if task.failed else "",
-            "task_type": task.task_type,
         }
         for task in proposal.rollout.tasks
         if task.status.measured
@@ -227,7 +226,7 @@ def _step_files(evidence: RunView, record: StepRecord, entry: Mapping[str, objec
     if decision is not None and not decision.action.startswith("skip"):
         rejected = {
             **pick(decision, "score_before score_after"),
-            "rejected_edits": [_item(edit) for edit in proposal.edits if edit.applied],
+            "rejected_edits": [*map(_item, proposal.applied_edits or proposal.suggestions)],
         }
         digest = {
             "step": record.step,
@@ -262,10 +261,9 @@ def _payload_files(proposal: ProposalRecord) -> _Files:
     if proposal.mode == "patch":
         report = [
             {
-                "op": edit.op,
+                **pick(edit, "op status"),
                 "target": edit.target[:_PREVIEW],
                 "content_preview": edit.content[:_PREVIEW],
-                "status": edit.status,
                 "index": index,
             }
             for index, edit in enumerate(proposal.edits, start=1)
@@ -285,9 +283,8 @@ def _item(item: EditRecord | SuggestionRecord) -> dict[str, object]:
 
 def _boundaries(evidence: RunView) -> _Files:
     for record in evidence.epochs:
-        epoch = record.epoch
         if record.slow_update is not None:
-            folder = f"slow_update/epoch_{epoch:02}"
+            folder = f"slow_update/epoch_{record.epoch:02}"
             yield f"{folder}/slow_result.json", _slow_result(record, record.slow_update)
             if record.pairs:
                 pairs = [
@@ -303,7 +300,7 @@ def _boundaries(evidence: RunView) -> _Files:
                 yield f"{folder}/candidate_skill.md", evidence.texts[record.skill_after]
         if record.meta_skill is not None:
             result = pick(record.meta_skill, "action reasoning meta_skill_content=content")
-            yield f"meta_skill/epoch_{epoch:02}/meta_skill_result.json", result
+            yield f"meta_skill/epoch_{record.epoch:02}/meta_skill_result.json", result
 
 
 def _slow_result(record: BoundaryRecord, slow: SlowUpdateRecord) -> dict[str, object]:

@@ -13,8 +13,8 @@ CALL_DEFAULTS = {"exec_timeout": 120, "max_completion_tokens": 16_384}
 
 
 def spellings(**words: str) -> dict[str, str]:
-    """Map each of SkillOpt's ``words`` (separated by spaces) to ours, the argument's name."""
-    return {word: ours for ours, said in words.items() for word in said.split()}
+    """Map our word, the argument's name, and SkillOpt's ``words`` (with spaces between) to ours."""
+    return {word: ours for ours, said in words.items() for word in (ours, *said.split())}
 
 
 def prefixed(**keys: str) -> tuple[str, ...]:
@@ -77,9 +77,7 @@ _SWITCHES = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
 }
-_EFFORTS = spellings(low="low", high="high", max="max xhigh") | dict.fromkeys(
-    ("", "none", "off"), ""
-)
+_EFFORTS = spellings(low="", high="", max="xhigh") | dict.fromkeys(("", "none", "off"), "")
 _SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 _DEFAULT_MODEL = "gpt-5.5"
 #: Model names that count as unset for backends without OpenAI's models.
@@ -164,8 +162,7 @@ class _Role:
         return min(found, key=lambda one: one.value in _PREFILLED, default=None)
 
     def text(self, *keys: str, default: str = "") -> str:
-        node = self.get(*keys)
-        return str(node.value) if node else default
+        return str(node.value) if (node := self.get(*keys)) else default
 
     def number(self, key: str, default: float | None) -> Node | float | None:
         """A number, perhaps written as text; None for `none`, `off`, `false` and `null`."""
