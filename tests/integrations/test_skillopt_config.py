@@ -267,8 +267,9 @@ def test_what_is_spelt_in_another_way_is_told(warnings):
 
 
 def test_a_slip_of_the_pen_is_suspected(warnings):
-    (text,) = warnings("train: {batch_sise: 3}")
-    assert text.endswith("is ignored; did you mean 'batch_size'?")
+    for line, meant in (("train: {batch_sise: 3}", "batch_size"), ("num_epoch: 3", "num_epochs")):
+        (text,) = warnings(line)
+        assert text.endswith(f"is ignored; did you mean {meant!r}?")
     found = warnings("zeta: 1\nmodel: {copilot_exec_home: x}\nmeta_edit_budget: 3\n", "alpha=1")
     assert [text.split(": ")[1] for text in found] == [
         "env.zeta",

@@ -127,7 +127,7 @@ _DEFAULTS: Mapping[tuple[str, ...], Scalar] = {
     ("evaluation", "confirm"): 0,
 }
 #: Keys of `env` that are whole numbers.
-_NUMBERS = ("limit", "split_seed", "workers", *CALL_DEFAULTS)
+_NUMBERS = dict.fromkeys(("limit", "split_seed", "workers", *CALL_DEFAULTS), int)
 #: The scorer that each benchmark's code uses.
 _SCORERS = {"searchqa": "f1", "docvqa": "anls", "livemathematicianbench": "choice"}
 #: Benchmarks whose rollout needs SkillOpt's own code, with the environment variables it reads.
@@ -248,16 +248,16 @@ def _remark(section: str, name: str, node: Node) -> str:
     without_effect = _WITHOUT_COUNTERPART.get(section, {})
     if name in _KEYS[section] or node.value in without_effect.get(name, ()):
         return ""
-    known = () if name in without_effect else (*_KEYS[section], *homes(name))
-    return f"has no meaning here and is ignored{did_you_mean(name, known, _SURELY_MISSPELT)}"
+    # all unknown keys of the flat form end up in `env`
+    known = (*_HOMES, *MODEL_KEYS) if section == "env" else (*_KEYS[section], *homes(name))
+    hint = "" if name in without_effect else did_you_mean(name, known, _SURELY_MISSPELT)
+    return f"has no meaning here and is ignored{hint}"
 
 
 def _in_our_words(section: str, key: str, node: Node, warnings: list[Problem]) -> Node:
     """The value in our spelling; unreadable values are reported later with all other problems."""
     value = node.value
-    kind: Any = int if section == "env" and key in _NUMBERS else None
-    if section in SHARED:
-        kind = fields(SHARED[section])[key].annotation
+    kind: Any = fields(SHARED[section])[key].annotation if section in SHARED else _NUMBERS.get(key)
     if key == "leading_words" and isinstance(value, str):
         words = filter(None, map(str.strip, value.split(",")))
         return replace(node, value=tuple(Node(word, node.mark) for word in words))
