@@ -67,14 +67,15 @@ def _split_file(split_dir: Path, name: SplitName) -> Path:
     folder = next((split_dir / f for f in folders if (split_dir / f).is_dir()), None)
     if folder is None:
         raise TaskFileError(f"has no folder {' or '.join(folders)}", file=split_dir)
-    if not (files := sorted(folder.glob("*.json")) or sorted(folder.glob("*.csv"))):
+    # not hidden files, such as the `._items.json` that macOS puts into archives
+    if not (files := sorted(folder.glob("[!.]*.json")) or sorted(folder.glob("[!.]*.csv"))):
         raise TaskFileError("holds no .json or .csv file", file=folder)
     return files[0]
 
 
 def _divided(spec: RatioSplit, file: Path) -> NamedSplits:
     if file.is_dir():
-        files = sorted(path for path in file.iterdir() if path.suffix.lower() in READERS)
+        files = sorted(path for path in file.glob("[!.]*") if path.suffix.lower() in READERS)
         if len(files) != 1:
             raise TaskFileError(f"expected exactly one task file, found {len(files)}", file=file)
         (file,) = files

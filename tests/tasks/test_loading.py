@@ -84,6 +84,7 @@ def test_ratio_divides_one_file_as_skillopt_does(tmp_path, write_splits):
 def test_ratio_takes_a_folder_with_one_file_and_refuses_two(tmp_path, write):
     write("data/all.json", json.dumps({"data": asks(*"abcdefghij")}))
     write("data/README.md", "about")
+    write("data/._all.json", "hidden")
     splits = load_splits(RatioSplit(path="data"), tmp_path)
     assert [len(part) for part in (splits.train, splits.selection, splits.test)] == [2, 1, 7]
     write("data/b.json", "[]")
@@ -102,6 +103,7 @@ def test_split_dir_is_read_as_skillopt_does(tmp_path, write):
         item = {"id": name, "question": f"{name}?", "context": "ctx", "answers": [name]}
         write(f"splits/{folder}/1.json", json.dumps([item]))
         write(f"splits/{folder}/2.json", "not read")
+        write(f"splits/{folder}/._1.json", "hidden")
     splits = load_splits(SplitDir(split_dir="splits"), tmp_path)
     parts = (splits.train, splits.selection, splits.test)
     assert [ids(part) for part in parts] == [["a"], ["b"], ["c"]]
