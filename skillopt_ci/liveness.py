@@ -56,11 +56,7 @@ def _sweep(folder: str) -> None:
 
 def _remove(folder: str | Path) -> None:
     with suppress(OSError):  # where there is no `rm`, it stays
-        subprocess.run(  # noqa: S603
-            ("rm", "-rf", "--", folder),  # noqa: S607
-            check=False,
-            capture_output=True,
-        )
+        subprocess.run(("rm", "-rf", "--", folder), check=False, capture_output=True)  # noqa: S603, S607
 
 
 def _namespace() -> str:

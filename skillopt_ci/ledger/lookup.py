@@ -23,11 +23,10 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
         try:
             ledger.sync()
         except InfrastructureError:
-            base = base_commit(ledger)
-            time = ledger.log(base, limit=1)[0].time.replace("T", " ")
+            time = ledger.log(base_commit(ledger), limit=1)[0].time.replace("T", " ")
             warn(f"{ledger.remote} cannot be read: this is from {ledger.base} as of {time}")
-            return base
-        known = _known(ledger)
+        else:
+            known = _known(ledger)
     return known or base_commit(ledger)
 
 

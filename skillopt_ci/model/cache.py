@@ -200,8 +200,12 @@ class CacheFile:
         return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
 
     def paid(self, scope: str) -> Usage:
-        rows = self._execute(f"SELECT usage FROM {self._paid} WHERE paid_by = ?", scope).fetchall()  # noqa: S608
-        return sum((Usage(**json.loads(usage)) for (usage,) in rows), Usage())
+        query = f"SELECT CAST(usage AS BLOB) FROM {self._paid} WHERE paid_by = ?"  # noqa: S608
+        paid = Usage()
+        for (usage,) in self._execute(query, scope).fetchall():
+            with suppress(ValueError, TypeError):  # damaged, or from another version
+                paid += Usage(**json.loads(usage))
+        return paid
 
     def scopes(self, run: str) -> set[str]:
         """The scopes of ``run`` that paid for something."""
@@ -273,7 +277,7 @@ CREATE INDEX IF NOT EXISTS calls_paid_by ON calls (paid_by);
         for reply, usage, paid_by in self._execute(query, key).fetchall():
             try:
                 return CachedCall(_outcome(json.loads(reply), Usage(**json.loads(usage))), paid_by)
-            except (ValueError, TypeError, KeyError):  # damaged: drop it, so that it is asked again
+            except (ValueError, TypeError, KeyError, AttributeError):  # damaged: to be asked again
                 self._execute("DELETE FROM calls WHERE key = ?", key)
         return None
 

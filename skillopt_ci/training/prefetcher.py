@@ -7,7 +7,7 @@ unclaimed and charged to the work that uses it, so no record depends on what was
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Literal
@@ -60,14 +60,13 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
                     opened.append(await resources.enter_async_context(models))
             await opened[0].runner.attempting(request)
 
-        prefetcher, patient = Prefetcher(make, equipment.attempts), False
+        prefetcher, patient = Prefetcher(make, equipment.attempts), True
         try:
             yield replace(
                 ready, listen=lambda event: hear(ready, prefetcher, event), begun=prefetcher.begun
             )
-            patient = True
-        except SkilloptError:
-            patient = True
+        except BaseException as error:
+            patient = isinstance(error, SkilloptError)
             raise
         finally:
             await prefetcher.close(patient=patient)
@@ -96,14 +95,14 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
             prefetcher.expect(() if outlook is None else outlook.attempts)
 
 
+@dataclass(eq=False)
 class Prefetcher:
     """Makes attempts early; only :meth:`close` may cancel one under way, since it is paid for."""
 
-    def __init__(self, make: Callable[[AttemptRequest], Awaitable[None]], attempts: Slots) -> None:
-        self._make = make
-        self._slots = attempts
-        self._known: dict[_Key, asyncio.Task[None]] = {}
-        self._begun: set[_Key] = set()
+    make: Callable[[AttemptRequest], Awaitable[None]]
+    slots: Slots
+    _known: dict[_Key, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _begun: set[_Key] = field(default_factory=set, init=False)
 
     def expect(self, requests: Iterable[AttemptRequest]) -> None:
         for key in self._known.keys() - self._begun:
@@ -131,9 +130,9 @@ class Prefetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, key: _Key, request: AttemptRequest) -> None:
-        async with self._slots:
+        async with self.slots:
             self._begun.add(key)
-            await self._make(request)
+            await self.make(request)
 
     def _key(self, request: AttemptRequest) -> _Key:
         return request.task.id, _reading(request.skill), request.attempt

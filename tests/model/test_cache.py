@@ -43,12 +43,17 @@ def test_an_answer_comes_back_as_it_was_when_the_file_is_opened_again(path):
         assert second.get("other") is None
 
 
-@pytest.mark.parametrize("damaged", ["'{'", "'{}'", "'[1]'", "CAST(x'ff' AS TEXT)"])
-def test_a_damaged_answer_is_asked_for_again(path, cache, damaged):
+@pytest.mark.parametrize(
+    "damaged", ["'{'", "'[1]'", "'\"text\"'", "'{\"new\": 1}'", "CAST(x'ff' AS TEXT)"]
+)
+@pytest.mark.parametrize("column", ["reply", "usage"])
+def test_a_damaged_answer_is_asked_for_again(path, cache, column, damaged):
+    cache.put("other", REPLY, paid_by="a")
     cache.put("key", REPLY, paid_by="a")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute(f"UPDATE calls SET reply = {damaged}")
-    assert (cache.get("key"), cache.paid("a")) == (None, Usage())
+        other.execute(f"UPDATE calls SET {column} = {damaged} WHERE key = 'key'")
+    assert cache.paid("a").calls == 1 + (column == "reply")
+    assert (cache.get("key"), cache.paid("a")) == (None, REPLY.usage)
 
 
 @pytest.mark.parametrize(("kind", "table"), [(CallCache, "calls"), (AttemptStore, "attempts")])
