@@ -182,7 +182,7 @@ Files = Annotated[dict[str, str] | tuple[str, ...], BeforeValidator(as_files)]
 
 
 class LimitChanges(Section):
-    """Limits of one task; they replace those in `rollout.limits`."""
+    """Limits of one task. Others are those in `rollout.task.limits`, then `rollout.limits`."""
 
     setup_seconds: float | None = Field(default=None, gt=0)
     """Seconds to start the computer and set it up."""
@@ -229,13 +229,14 @@ class ComputerBlock(Section):
     limits: LimitChanges | None = None
     """Limits of this task."""
 
-    def over(self, common: "ComputerBlock | None") -> "ComputerBlock":
+    def over(self, common: "ComputerBlock") -> "ComputerBlock":
         """This block, with what it does not name taken from ``common``; files aside."""
-        if common is None:
-            return self
         given = {name: getattr(self, name) for name in self.model_fields_set}
-        merged = common.model_copy(update=given)
-        return merged.model_copy(update={"environ": {**common.environ, **self.environ}})
+        given["environ"] = {**common.environ, **self.environ}
+        if self.limits is not None and common.limits is not None:
+            changes = self.limits.model_dump(exclude_none=True)
+            given["limits"] = common.limits.model_copy(update=changes)
+        return common.model_copy(update=given)
 
 
 class AttemptLimits(Section):

@@ -25,13 +25,12 @@ from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED, CallCache, answer_lines, call_key, import_lines
-from skillopt_ci.model.types import ChatRequest, Role
 from skillopt_ci.progress import Note
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.rollout.attempt import AttemptRunner
 from skillopt_ci.rollout.computer_pool import open_computer_pool
-from skillopt_ci.rollout.solver import ChatSolver, Solver, conversation
+from skillopt_ci.rollout.solver import ChatSolver, Solver
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.run_context import Equipment, RunnerParts
@@ -178,10 +177,7 @@ class ClusterExecutor:
         if self.attempting.kept(order):
             return True
         match self.attempting.solver:
-            case ChatSolver() as solver:
-                messages = conversation(order.task, order.skill, solver.prompts)
-                request = ChatRequest(Role.TARGET, order.stage, messages, attempt=order.attempt)
-            case AgentSolver() as solver:
+            case ChatSolver() | AgentSolver() as solver:
                 request = solver.first_request(order.task, order.skill, order.stage, order.attempt)
             case _:
                 return False  # another program decides on its requests

@@ -30,7 +30,7 @@ class ComputerPool:
     def block(self, task: Task) -> ComputerBlock:
         """The configuration of the computer for ``task``, including what all tasks share."""
         own = ComputerBlock() if task.computer is None else task.computer.block
-        return own.over(None if self.common is None else self.common.block)
+        return own if self.common is None else own.over(self.common.block)
 
     def open(self, task: Task) -> AbstractAsyncContextManager[Computer]:
         return self.computers.open(self.spec(task))

@@ -77,13 +77,16 @@ class ChatSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        messages = conversation(task, skill, self.prompts)
-        yield Asked(messages)
-        request = ChatRequest(Role.TARGET, place.stage, messages, attempt=place.attempt)
+        request = self.first_request(task, skill, place.stage, place.attempt)
+        yield Asked(request.messages)
         reply = await self.client.complete(request)
         said = Message("assistant", reply.text)
         yield ModelSaid(said, reply.usage)
-        yield Attempt((*messages, said), reply.text, trace=reply.trace, usage=reply.usage)
+        yield Attempt((*request.messages, said), reply.text, trace=reply.trace, usage=reply.usage)
+
+    def first_request(self, task: Task, skill: str, stage: str, attempt: int) -> ChatRequest:
+        messages = conversation(task, skill, self.prompts)
+        return ChatRequest(Role.TARGET, stage, messages, attempt=attempt)
 
 
 def conversation(
