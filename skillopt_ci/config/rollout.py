@@ -298,10 +298,10 @@ class RolloutConfig(Section):
     attempts: int = Field(default=1, gt=0)
     """Independent attempts per task; the task's score is their mean."""
     nudges: int = Field(default=0, ge=0)
-    """How often an agent may continue after an invalid submission. Not for external agents."""
+    """How often `agent` or `human` may continue after an invalid submission. Not for `external`."""
     grade_every_step: bool = False
-    """Also grade the work after every tool call, to see its progress. Not for external agents, nor
-    by a scorer with `same_computer`, whose files the agent would see."""
+    """Also grade the work after every tool call (`chat` makes none), to see its progress. Not for
+    external agents, nor by a scorer with `same_computer`, whose files the agent would see."""
     retries: int = Field(default=2, ge=0)
     """Retries of an attempt after an infrastructure error, with growing pauses."""
     limits: AttemptLimits = AttemptLimits()
