@@ -198,7 +198,17 @@ def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMME
 
 
 def cut(text: str, limit: int) -> str:
-    """The whole lines within ``limit`` bytes, a last resort: GitHub closes tags left open."""
+    """The whole lines within ``limit`` bytes, a last resort: GitHub closes tags, we blocks."""
     if size(text) <= limit:
         return text
-    return text.encode()[: limit - size(_CUT)].decode(errors="ignore").rpartition("\n")[0] + _CUT
+    kept, fence, room = list[str](), "", limit - size(_CUT)
+    for line in text.split("\n"):
+        ticks = line[: len(line) - len(line.lstrip("`"))]
+        opened = ticks if line.startswith("```") else ""
+        after = opened if not fence else "" if line == fence else fence
+        room -= size(line) + 1
+        if room < size(after):
+            break
+        kept.append(line)
+        fence = after
+    return "\n".join((*kept, fence)) + _CUT

@@ -159,6 +159,10 @@ def test_it_is_never_longer_than_the_limit(count, limit):
 @given(text=st.text(max_size=2_000), limit=st.integers(400, 900))
 def test_a_cut_text_is_within_the_limit_in_bytes(text, limit):
     assert size(cut(text * 3, limit)) <= limit
+    kept = cut(block(f"```\n{text * 3}", lines=900), limit).split("\n")
+    assert size("\n".join(kept)) <= limit
+    # its end is no part of the block
+    assert kept.count(kept[0]) == 2
 
 
 def test_a_text_that_fits_is_not_touched():
