@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from glob import escape
@@ -163,13 +163,7 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
             run = replace(run, notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
             begun = as_begun(run)
-            named = {text: f"{parse_override(text).mark.override}." for text in settings.overrides}
-            others = [x for x in named if not any(f"{key}.".startswith(named[x]) for key in KEPT)]
-            if len(others) < len(named):  # what is for one command, the run does not keep
-                with suppress(ConfigError):  # unless the rest is invalid without it
-                    config = load_configured(replace(settings, overrides=tuple(others))).config
-                    later = as_begun(replace(run, config=config)).config
-                    begun = replace(begun, kept={key: attrgetter(key)(later) for key in KEPT})
+            begun = replace(begun, kept=_kept(run, settings))
             for text in _uncommitted(begun, settings.config_file) if locked else ():
                 observer(Note(text, level="warning"))
             yield begun
@@ -186,22 +180,43 @@ def as_begun(run: Run) -> Run:
     return replace(run, config=config, splits=splits)
 
 
+def _kept(run: Run, settings: Globals) -> dict[str, object]:
+    """What later commands use of :data:`KEPT`, if an ``-o`` of this one sets any of it.
+
+    That is what the run would use without these ``-o``, unless its configuration needs them.
+    """
+    lasting = tuple(text for text in settings.overrides if not _sets_kept(text))
+    if lasting == settings.overrides:
+        return {}
+    try:
+        config = load_configured(replace(settings, overrides=lasting)).config
+        later = as_begun(replace(run, config=config)).config
+    except ConfigError:
+        return {}
+    return {key: attrgetter(key)(later) for key in KEPT}
+
+
+def _sets_kept(override: str) -> bool:
+    path = parse_override(override).mark.override  # of a key, or of the section that it is in
+    return any(f"{key}.".startswith(f"{path}.") for key in KEPT)
+
+
 def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
-    skill, top = run.ledger.git.folder / run.skill_path, run.ledger.git.folder.resolve()
+    """A warning for the skill, and for each file that the run reads, if git has another version."""
+    top, skill = run.ledger.git.folder.resolve(), run.ledger.git.folder / run.skill_path
+    files = [layer.mark.file for layer in read_layers(config_file) if layer.mark.file]
     sections = {"tasks", "environment", "scorer", "prompts"}
-    texts = _texts(run.config.model_dump(mode="json", include=sections))
-    # of `file.py:function`, the file
-    names = filter(None, dict.fromkeys(text.partition(":")[0] for text in texts))
-    used = [
-        *(layer.mark.file.resolve() for layer in read_layers(config_file) if layer.mark.file),
-        *((run.root / name).resolve() for name in names if os.path.exists(run.root / name)),  # noqa: PTH110 - any text
-    ]
-    inside = [path for path in used if path.is_relative_to(top) and path not in (top, run.root)]
+    for text in _texts(run.config.model_dump(mode="json", include=sections)):
+        name = text.partition(":")[0]  # of `file.py:function`, the file
+        if name and os.path.exists(run.root / name):  # noqa: PTH110 - any text
+            files.append(run.root / name)
+    paths = {file.resolve() for file in files} - {top, run.root}
+    inside = sorted(path for path in paths if path.is_relative_to(top))
     status = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "--ignored", "-z")
     # fails where a clean filter is missing, such as git-lfs in a container
     found = run.ledger.git.attempt(*status, "--", *map(str, (*inside, skill)))
     for entry in found.text.split("\0")[:-1]:
-        name = entry[3:]
+        name = entry[3:]  # after two letters and a space
         if name == run.skill_path:
             yield f"{name} has changes that are not committed: training uses what is committed"
         else:
@@ -209,6 +224,7 @@ def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
+    """The texts in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

@@ -433,7 +433,7 @@ class State(Record):
     basis: Basis | None = None
     """What the last step was proposed under."""
     kept: dict[str, JsonValue] = Field(default_factory=dict, exclude_if=not_)
-    """If `-o` set some of `basis` for one command: what later ones use, by dotted key."""
+    """What later commands use, by dotted key, where `-o` set some of `basis` for one command."""
     heard_notes: tuple[str, ...] = ()
     """Ids of the reviewers' notes that some step was given: none is given twice."""
     confirmed: Confirmed | None = Field(None, exclude_if=not_)
