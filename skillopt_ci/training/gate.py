@@ -18,7 +18,7 @@ from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Action, Decision, GateRecord, Snapshot, State
 from skillopt_ci.text import plural
-from skillopt_ci.training.measure import TaskScores, Worth, exact, gate_score, worth
+from skillopt_ci.training.measure import TaskScores, Worth, exact, worth
 from skillopt_ci.util import grouped
 
 #: A score above this counts as perfect.
@@ -315,16 +315,12 @@ def scores(
 ) -> tuple[Fraction, ...]:
     """The exact gate scores: the mean in the configured metric plus the bonus for density."""
     sides = (candidate, current, best)
-    shared, weight = _shared(*sides), exact(evaluation.gate_mixed_weight)
-    found = []
-    for side in sides:
-        rows = [side.tasks[task] for task in shared]
-        hard, soft = (
-            sum(map(exact, column), Fraction()) / len(rows) for column in zip(*rows, strict=True)
-        )
-        mean = gate_score(hard, soft, evaluation.gate_metric, weight)
-        found.append(mean + _bonus(side.density, evaluation))
-    return tuple(found)
+    shared = _shared(*sides)
+    return tuple(
+        _mean([worth(evaluation, side.tasks[task]) for task in shared])
+        + _bonus(side.density, evaluation)
+        for side in sides
+    )
 
 
 def _bonus(density: float, evaluation: Evaluation) -> Fraction:
