@@ -108,23 +108,19 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
     where = ledger.base if start == base else f"skillopt/{ledger.run}"
     read = partial(ledger.read, start)
     state = folder.read_state(read)
-    lost = state is not None and folder.read_step(read, state.step + 1) is not None
-    log = ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS) if lost else ()
-    # a verdict in the log was not lost by a rebase, but undone by a person's `git revert`
-    if (
-        state
-        and lost
-        and not any(
-            one.trailers.get("Skillopt-Step") == str(state.step + 1)
-            and one.trailers.get("Skillopt-Action") != "proposed"
-            for one in log
-        )
-    ):
-        raise RepositoryError(
-            f"{where} has step {state.step + 1}, but not that it was merged: a rebase loses that.",
-            hint=f"Restore the branch skillopt/{ledger.run} as it was before, or commit its folder "
-            f"{folder.path} to {where}.",
-        )
+    step = 0 if state is None else state.step + 1
+    if step and folder.read_step(read, step) is not None:
+        trailers = [
+            one.trailers for one in ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS)
+        ]
+        of_step = [one for one in trailers if one.get("Skillopt-Step") == str(step)]
+        # a verdict in the log was not lost by a rebase, but undone by a person's `git revert`
+        if all(one.get("Skillopt-Action") == "proposed" for one in of_step):
+            raise RepositoryError(
+                f"{where} has step {step}, but not that it was merged: a rebase loses that.",
+                hint=f"Restore the branch skillopt/{ledger.run} as it was before, or commit its "
+                f"folder {folder.path} to {where}.",
+            )
     if start == base or position.base_in_tip:
         return start
     root = ledger.merge_base(start, base)
