@@ -11,6 +11,7 @@ import math
 import random
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -161,11 +162,10 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     last = checkout.state.confirmed
     if last is None or (due := _due(run, checkout, last, over=over)) is None:
         return checkout
-    begun, most, text = due
     async with open_models(run, checkout, "confirm") as models:
-        record = await _tested(run, (checkout.skill, text), begun, last.draws, most, models)
+        record = await _tested(run, checkout.skill, due, last.draws, models)
     usage, accounts = models.meter.total(), models.meter.accounts()
-    made = record.draws - begun.draws
+    made = record.draws - due.record.draws
     if not made and not usage.calls:
         return checkout
     confirmed = last.model_copy(update={"tests": record.test, "draws": last.draws + made})
@@ -177,10 +177,9 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     state = checkout.state.model_copy(
         update={"confirmed": confirmed, **charged(checkout, usage, accounts)}
     )
-    before, after = (
-        math.fsum(side) / max(1, len(record.pairs))
-        for side in ([one.confirmed for one in record.pairs], [one.current for one in record.pairs])
-    )
+    count = max(1, len(record.pairs))
+    before = math.fsum(one.confirmed for one in record.pairs) / count
+    after = math.fsum(one.current for one in record.pairs) / count
     since = f"the skill of step {last.step}" if last.step else "the initial skill"
     since = f"over {since}" if after >= before else f"against {since}"
     told = f"{signed(after - before)} {since} on {plural(len(record.pairs), 'fresh pair')}"
@@ -205,10 +204,16 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     return tested if _undecided(record) else await ensure_confirmed(run, tested, over=over)
 
 
-def _due(
-    run: Run, checkout: ScoredCheckout, confirmed: Confirmed, *, over: bool
-) -> tuple[ConfirmationRecord, int, str] | None:
-    """A test to begin or continue, the most pairs to draw now, and the last confirmed text."""
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A test to begin or continue against ``text``, confirmed last, by at most ``draws`` pairs."""
+
+    record: ConfirmationRecord
+    draws: int
+    text: str
+
+
+def _due(run: Run, checkout: ScoredCheckout, confirmed: Confirmed, *, over: bool) -> _Due | None:
     state = checkout.state
     if not state.provisional or not run.config.evaluation.confirm:
         return None
@@ -231,7 +236,7 @@ def _due(
     affordable = _affordable(run, checkout)
     if same is not None and same.size and same.draws and _undecided(same):
         draws = min(left := same.size - same.draws, affordable)
-        return (same, draws, text) if draws >= min(LOOK, left) else None
+        return _Due(same, draws, text) if draws >= min(LOOK, left) else None
     number = confirmed.tests + (last is None or last.draws > 0)  # one without draws is begun again
     share, least = run.config.evaluation.confirm * _attempts(run, checkout) / 2, WORTHWHILE
     allowed = int(share) - confirmed.draws
@@ -259,7 +264,7 @@ def _due(
         action="open",
         p_value=1.0,
     )
-    return record, size, text
+    return _Due(record, size, text)
 
 
 def _affordable(run: Run, checkout: ScoredCheckout) -> int:
@@ -283,17 +288,12 @@ def _attempts(run: Run, checkout: ScoredCheckout) -> int:
 
 
 async def _tested(
-    run: Run,
-    skills: Sequence[str],
-    record: ConfirmationRecord,
-    begun: int,
-    most: int,
-    models: OpenModels,
+    run: Run, skill: str, due: _Due, drawn_before: int, models: OpenModels
 ) -> ConfirmationRecord:
-    """``record`` after at most ``most`` further draws, numbered from ``begun``."""
-    scores, limit = Scores(), run.config.evaluation.max_error_rate
-    run.observer(StageStarted(STAGE, 2 * most))
-    end = begun + most
+    """The record of ``due`` after its draws, which the run numbers from ``drawn_before``."""
+    scores, limit, attempts = Scores(), run.config.evaluation.max_error_rate, 2 * due.draws
+    run.observer(StageStarted(STAGE, attempts))
+    record, begun, end = due.record, drawn_before, drawn_before + due.draws
     while begun < end and _undecided(record):
         left = (record.size or 0) - record.draws
         size = min(end - begun, next_look(*tally(record), left, level(record.test)))
@@ -303,9 +303,9 @@ async def _tested(
         ]
         begun += size
         requests = [
-            AttemptRequest(task, skill, STAGE, _FIRST_ATTEMPT + draw)
+            AttemptRequest(task, text, STAGE, _FIRST_ATTEMPT + draw)
             for task, draw in drawn
-            for skill in skills
+            for text in (skill, due.text)
         ]
         try:
             rollouts = await models.runner.carry_out(
@@ -316,7 +316,7 @@ async def _tested(
             break
         for rollout in rollouts:
             scores.add(rollout)
-        scores.refuse_errors(limit, STAGE, 2 * most)
+        scores.refuse_errors(limit, STAGE, attempts)
         pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
         record = recomputed(
             record.model_copy(update={"pairs": pairs, "draws": record.draws + size})
