@@ -43,17 +43,19 @@ from skillopt_ci.util import grouped, pick
 async def _test(
     run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], models: OpenModels
 ) -> dict[str, Measurement]:
-    names = {sha256(text): name for name, text in reversed([*texts.items()])}
-    # an epoch's end may only make room for guidance: such texts read the same
-    alike = {as_read(texts[name]): key for key, name in names.items()}
+    """The measurement of each text, by its SHA-256; ``known`` are earlier ones."""
+    tests, names = dict(known), dict[str, str]()
+    for name, text in texts.items():
+        # an epoch's end may only make room for guidance: such texts read the same
+        names.setdefault(as_read(text), name)
 
-    async def one(key: str) -> Measurement:
-        return await measure(run, models, texts[names[key]], run.test, stage=f"test {names[key]}")
+    async def test(name: str) -> None:
+        found = await measure(run, models, texts[name], run.test, stage=f"test {name}")
+        tests[sha256(texts[name])] = found
 
-    todo = [key for key in alike.values() if key not in known]
-    measured = await map_ordered(one, todo, limit=len(texts))
-    tests = {**known, **dict(zip(todo, measured, strict=True))}
-    return {key: tests[alike[as_read(texts[name])]] for key, name in names.items()}
+    todo = [name for name in names.values() if sha256(texts[name]) not in known]
+    await map_ordered(test, todo, limit=len(texts))
+    return {sha256(text): tests[sha256(texts[names[as_read(text)]])] for text in texts.values()}
 
 
 def with_test(skill: FinalSkill, test: Measurement | None, tasks: Sequence[Task]) -> FinalSkill:
