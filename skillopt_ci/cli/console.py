@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import groupby
 from typing import Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -237,16 +236,14 @@ def print_table(
         if spare and room < min(last, _READABLE):
             out = cells[0].index(spare)
             cells = [row[:out] + row[out + 1 :] for row in cells]
-    # To rich all columns but the last are one, and so are rows that fit: a thousand rows of eight
-    # cells take it most of a second.
+    # To rich all columns but the last are one: a thousand rows of eight cells take it most of a
+    # second.
     heads = [_GAP.join(map(set_cell_size, row[:-1], leading)) for row in cells]
     table = _table(title, show_header=True)
     table.add_column(Text(heads[0]), no_wrap=True)
     table.add_column(Text(cells[0][-1]), overflow="fold")
-    rows = zip(heads[1:], (row[-1] for row in cells[1:]), strict=True)
-    for fits, some in groupby(rows, lambda row: row[1].isprintable() and cell_len(row[1]) <= room):
-        for row in [zip(*some, strict=True)] if fits else [zip(one) for one in some]:
-            table.add_row(*(Text("\n".join(column)) for column in row))
+    for head, row in zip(heads[1:], cells[1:], strict=True):
+        table.add_row(Text(head), Text(row[-1]))
     _print(settings, table)
 
 
