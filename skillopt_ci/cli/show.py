@@ -1,7 +1,7 @@
 """``skillopt-ci status``, ``log``, ``show``, ``diff``, ``best``, ``replay``: from git alone."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.console import print_rows, print_table
 from skillopt_ci.cli.options import FILE, Globals, command, print_json, print_text, wants_colour
 from skillopt_ci.cli.read import RunReader, find_skill, in_flight, open_reader, step_places
-from skillopt_ci.config.config import Evaluation, GateConfig
+from skillopt_ci.config.config import Evaluation, GateConfig, Optimizer
 from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
@@ -24,9 +24,10 @@ from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import plural
 from skillopt_ci.training.confirm import recomputed
+from skillopt_ci.training.evaluate import evaluation_of
 from skillopt_ci.training.gate import replay
 from skillopt_ci.training.offline_eval import NamedSkill
-from skillopt_ci.training.plan import planned, sizes_of
+from skillopt_ci.training.plan import Part, planned, sizes_of
 from skillopt_ci.training.state import taken_back
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import pick, write_atomically
@@ -301,20 +302,16 @@ def _evaluation_of(
     basis: Basis, record: StepRecord | BoundaryRecord, *, notes: bool
 ) -> Evaluation | None:
     facts: Any = basis.config
-    evaluation, optimizer = facts["evaluation"], facts["optimizer"]
-    gate = evaluation["gate"]
+    gate = facts["evaluation"]["gate"]
     if gate.get("policy", "strict") != "strict":
         return None
-    gate = {name: value for name, value in gate.items() if name in GateConfig.model_fields}
-    known = {name: one for name, one in evaluation.items() if name in Evaluation.model_fields}
-    found = Evaluation.model_validate({**known, "gate": gate})
-    forced = notes and optimizer["skill_aware_appendix_gate"] == "forced"
-    if isinstance(record, BoundaryRecord):
-        slow = record.slow_update
-        forced = not optimizer["slow_update_gate_with_selection"] or (
-            slow is not None and slow.action == "inject_placeholder"
-        )
-    return found.model_copy(update={"use_gate": False}) if forced else found
+    evaluation = _known(Evaluation, {**facts["evaluation"], "gate": _known(GateConfig, gate)})
+    return evaluation_of(evaluation, _known(Optimizer, facts["optimizer"]), record, notes=notes)
+
+
+def _known(section: type[Part], facts: Mapping[str, object]) -> Part:
+    """What is on record of a section, without settings that only earlier versions had."""
+    return section.model_validate({k: v for k, v in facts.items() if k in section.model_fields})
 
 
 def _compared(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from skillopt_ci.aio import Begun
-from skillopt_ci.config.config import Evaluation
+from skillopt_ci.config.config import Evaluation, Optimizer
 from skillopt_ci.ledger.evidence import Measurement, ProposalRecord
 from skillopt_ci.ledger.records import Action, BoundaryRecord, Decision, StepRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
@@ -29,7 +29,8 @@ async def evaluate(
     None if an epoch's end changes nothing. If edits are rejected, reminders are decided separately.
     """
     record, skill = candidate.record, candidate.skill
-    evaluation = _evaluation_of(run, record)
+    config = run.config
+    evaluation = evaluation_of(config.evaluation, config.optimizer, record)
     if isinstance(record, BoundaryRecord):
         if not record.changed:
             return None
@@ -44,8 +45,7 @@ async def evaluate(
             score_before=checkout.state.current.measurement.score,
             score_after=None,
         )
-    forced = run.config.optimizer.skill_aware_appendix_gate == "forced"
-    for_notes = evaluation.model_copy(update={"use_gate": False}) if forced else evaluation
+    for_notes = evaluation_of(evaluation, config.optimizer, record, notes=True)
     if notes is not None and notes.alone:
         return await evaluate_text(run, checkout, skill, models, for_notes, notes_only=True)
     decision = await evaluate_text(run, checkout, skill, models, evaluation)
@@ -56,15 +56,21 @@ async def evaluate(
     return decision.model_copy(update={"notes": alone})
 
 
-def _evaluation_of(run: Run, record: StepRecord | BoundaryRecord) -> Evaluation:
-    evaluation = run.config.evaluation
+def evaluation_of(
+    evaluation: Evaluation,
+    optimizer: Optimizer,
+    record: StepRecord | BoundaryRecord,
+    *,
+    notes: bool = False,
+) -> Evaluation:
+    """How a candidate is evaluated, or the ``notes`` of one alone: the gate is open to some."""
     if isinstance(record, StepRecord):
-        return evaluation
-    slow = record.slow_update
-    placeholder = slow is not None and slow.action == "inject_placeholder"
-    if placeholder or not run.config.optimizer.slow_update_gate_with_selection:
-        return evaluation.model_copy(update={"use_gate": False})
-    return evaluation
+        forced = notes and optimizer.skill_aware_appendix_gate == "forced"
+    else:
+        slow = record.slow_update
+        placeholder = slow is not None and slow.action == "inject_placeholder"
+        forced = placeholder or not optimizer.slow_update_gate_with_selection
+    return evaluation.model_copy(update={"use_gate": False}) if forced else evaluation
 
 
 def _without_candidate(proposal: ProposalRecord) -> tuple[Action, str]:
@@ -177,7 +183,8 @@ def first_attempts(
     alone = isinstance(record, StepRecord) and not record.proposal.body_changed
     if alone or known_measurement(run, checkout, skill) is not None:
         return ()
-    first = next(sequential_test(_setup(run, checkout, skill, _evaluation_of(run, record)), {}))
+    evaluation = evaluation_of(run.config.evaluation, run.config.optimizer, record)
+    first = next(sequential_test(_setup(run, checkout, skill, evaluation), {}))
     tasks = {task.id: task for task in run.selection}
     asked = ((tasks[name], 0) for ask in (first, *first.sure({})) for name in ask.tasks)
     return rounds(asked, skill, STAGE, run.config.rollout.attempts)
