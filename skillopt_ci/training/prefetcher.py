@@ -60,16 +60,15 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
                     opened.append(await resources.enter_async_context(models))
             await opened[0].runner.attempting(request)
 
-        prefetcher, patient = Prefetcher(make, equipment.attempts), True
+        prefetcher = Prefetcher(make, equipment.attempts)
         try:
             yield replace(
                 ready, listen=lambda event: hear(ready, prefetcher, event), begun=prefetcher.begun
             )
         except BaseException as error:
-            patient = isinstance(error, SkilloptError)
+            await prefetcher.close(patient=isinstance(error, SkilloptError))
             raise
-        finally:
-            await prefetcher.close(patient=patient)
+        await prefetcher.close(patient=True)
 
 
 def may_prefetch(config: Config) -> bool:
