@@ -99,6 +99,15 @@ class RunnerParts:
         return None if cache is None else cache.with_name(f"{cache.stem}-attempts.sqlite")
 
 
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """Work that no commit records yet: its meter and scope, and the scopes charged to it, too."""
+
+    meter: Meter
+    scope: str
+    others: tuple[str, ...]
+
+
 class Equipment:
     """Resources shared by all work of a run, opened on first use, closed with ``resources``."""
 
@@ -112,8 +121,7 @@ class Equipment:
         #: The store of attempts, and all files that know what calls have cost, once opened.
         self.store: AttemptStore | None = None
         self._caches: list[CacheFile] = []
-        #: The meter of work that nothing records yet, and the scopes whose cost it has.
-        self.unrecorded: tuple[Meter, tuple[str, ...]] | None = None
+        self.unrecorded: Unrecorded | None = None
         self._opening = asyncio.Lock()
         self._elsewhere: Callable[[AttemptRunner], Executor] | None = None
 
@@ -160,12 +168,12 @@ class Equipment:
 
     async def keep_lost(self) -> None:
         """Leave it to the next work, perhaps of another command, to pay for what lost a race."""
-        cache = (await self.router()).cache
-        if cache is not None and self.unrecorded is not None:
-            (meter, scopes), self.unrecorded = self.unrecorded, None
-            cache.put_unanswered(meter.unrecorded(), f"{self._parts.config.run}/lost")
+        cache, work = (await self.router()).cache, self.unrecorded
+        if cache is not None and work is not None:
+            self.unrecorded = None
+            cache.put_unanswered(work.meter.unrecorded(), f"{self._parts.config.run}/lost")
             for one in self._caches:
-                for scope in scopes:
+                for scope in (work.scope, *work.others):
                     one.rename(scope, "counted as lost")
 
     @asynccontextmanager
@@ -412,8 +420,8 @@ class Run(RunnerParts):
         async with equipped(self) as (_, equipment):
             own, others = await equipment.paid(scope, commits)
             before = equipment.unrecorded
-            if before is not None and before[1][0] != scope:  # the cache may know it, too
-                others.setdefault(before[1][0], before[0].unrecorded())
+            if before is not None and before.scope != scope:  # the cache may know it, too
+                others.setdefault(before.scope, before.meter.unrecorded())
             meter = Meter(
                 step=self.config.budget.step if limited else None,
                 run=self.config.budget.run,
@@ -423,7 +431,7 @@ class Run(RunnerParts):
                 observe=self.observer,
                 paid_before=own,
             )
-            equipment.unrecorded = (meter, (scope, *others))
+            equipment.unrecorded = Unrecorded(meter, scope, tuple(others))
             try:
                 async with equipment.models(self, scope, meter, begun=self.begun) as models:
                     yield models
