@@ -174,8 +174,9 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         skill = candidate.skill
     elif decision is not None and decision.kept_notes is not None and notes is not None:
         skill = with_notes(skill, notes.appendix)
+    done: dict[str, object]
     if isinstance(work, StepPlan):
-        done, origin = pick(work, "step epoch"), f"step {work.step}"
+        done, origin = {"step": work.step, "epoch": work.epoch}, f"step {work.step}"
     else:
         done, origin = {"boundary": work}, f"end of epoch {work}"
     done |= decided_snapshots(decision, candidate.skill, record.step, origin)
@@ -278,7 +279,9 @@ async def _candidate(
             run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
         skill, proposal = await propose(run, checkout, work, last_step_of(run, checkout), models)
         record = StepRecord(
-            **pick(work, "step epoch step_in_epoch"),
+            step=work.step,
+            epoch=work.epoch,
+            step_in_epoch=work.step_in_epoch,
             simulated=run.simulated,
             changes=changes,
             basis_sha256=run.basis_sha256,
