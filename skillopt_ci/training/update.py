@@ -72,16 +72,19 @@ async def _applied(skill: str, edits: Sequence[Edit], chat: OptimizerChat) -> Up
     def refuse(before: str, after: str) -> str | None:
         if reason := chat.refuse(before, after):
             return reason
-        had, has = (
-            Counter(filter(None, (line.strip(" \t-*+") for line in text.split("\n"))))
-            for text in (before, after)
-        )
-        added = has - had
-        repeated = added and not had - has and added.keys() <= had.keys()
-        return "the skill says that already" if repeated else None
+        had, has = _lines(before), _lines(after)
+        added, removed = has - had, had - has
+        repeats = added and not removed and added.keys() <= had.keys()
+        return "the skill says that already" if repeats else None
 
     text, reports = apply_edits(skill, edits, refuse)
     return Updated(text, reports=reports)
+
+
+def _lines(text: str) -> Counter[str]:
+    """How often each line stands in ``text``, list markers and blank lines aside."""
+    lines = (line.strip(" \t-*+") for line in text.split("\n"))
+    return Counter(line for line in lines if line)
 
 
 async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: OptimizerChat) -> Updated:
