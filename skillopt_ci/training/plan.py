@@ -284,7 +284,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
         chosen = _filled(config, {key: recorded.get(key) for key in KEPT} | state.kept)
     else:
         chosen = config
-        if limits.calls is limits.tokens is limits.cost_usd is None:
+        if (limits.calls, limits.tokens, limits.cost_usd) == (None, None, None):
             at_once = math.ceil(config.model.target.max_concurrency / config.rollout.attempts)
             size = max(at_once, config.evaluation.gate.look_every)
             chosen = _filled(config, {"evaluation.gate.look_every": size})
