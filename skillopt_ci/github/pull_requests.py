@@ -8,12 +8,7 @@ from github.GithubObject import NotSet
 from github.PullRequest import PullRequest
 
 from skillopt_ci.github.client import Client, NotFound, Refused, asking, noting, same_text
-from skillopt_ci.github.types import (
-    CONFIRMED,
-    KeptPullRequest,
-    MergeMethod,
-    WantedPullRequest,
-)
+from skillopt_ci.github.types import CONFIRMED, KeptPullRequest, MergeMethod, WantedPullRequest
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _MERGE = "contents: write` and `pull-requests: write"

@@ -32,14 +32,7 @@ from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_
 from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache
-from skillopt_ci.rollout.types import (
-    Attempt,
-    AttemptRequest,
-    Executor,
-    Rollout,
-    Status,
-    in_attempt,
-)
+from skillopt_ci.rollout.types import Attempt, AttemptRequest, Executor, Rollout, Status, in_attempt
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
