@@ -19,12 +19,10 @@ from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
 from skillopt_ci.github.pull_requests import find_open, merge_pull_request, why_paused
 from skillopt_ci.github.types import Reaction
-from skillopt_ci.ledger.ledger import Ledger
-from skillopt_ci.ledger.lookup import base_commit
-from skillopt_ci.report.comment import footer, lessons_text, marker, results, title
+from skillopt_ci.ledger.ledger import Ledger, base_commit
+from skillopt_ci.report.comment import event_line, footer, lessons_text, marker, results, title
 from skillopt_ci.report.evaluation import unevaluated_check, untouched_comment
 from skillopt_ci.report.markdown import COMMENT_BYTES, Links, block, code, cut, inline, join, table
-from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import unified_diff

@@ -29,7 +29,7 @@ from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment
 from skillopt_ci.github.pull_requests import file_at, merge_base
 from skillopt_ci.github.types import WantedCheck
-from skillopt_ci.ledger.lookup import resolve
+from skillopt_ci.ledger.ledger import resolve
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.evaluation import (
     UNCHANGED,

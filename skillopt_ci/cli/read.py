@@ -14,8 +14,7 @@ from skillopt_ci.errors import InfrastructureError, RepositoryError, UsageError
 from skillopt_ci.git.history import Commit
 from skillopt_ci.git.objects import find
 from skillopt_ci.ledger.folder import Reader, RunFolder
-from skillopt_ci.ledger.ledger import GENERATIONS, Ledger
-from skillopt_ci.ledger.lookup import candidate, newest, resolve, runs
+from skillopt_ci.ledger.ledger import GENERATIONS, Ledger, candidate, newest, resolve, runs
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.report.view import EventKind, EventView, RunView, StepPlace, event_view
 from skillopt_ci.skill.document import sha256

@@ -19,7 +19,7 @@ from skillopt_ci.config.config import Budget
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import Estimate, estimate
-from skillopt_ci.ledger.lookup import newest
+from skillopt_ci.ledger.ledger import newest
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import terminal
 from skillopt_ci.report.commits import summary_rows

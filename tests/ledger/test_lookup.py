@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.ledger.lookup import newest, resolve, runs
+from skillopt_ci.ledger.ledger import newest, resolve, runs
 from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.ledger.timeline import timeline
 

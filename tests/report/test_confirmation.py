@@ -8,10 +8,9 @@ from run_views import REPOSITORY, entry, plain_run
 
 from skillopt_ci.ledger.folder import RunFolder, standing_files
 from skillopt_ci.ledger.records import Confirmed, HistoryEntry, State
-from skillopt_ci.report.comment import body, confirmation_check, pinned_comment, title
+from skillopt_ci.report.comment import body, confirmation_check, event_line, pinned_comment, title
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.markdown import Links
-from skillopt_ci.report.sections import event_line
 from skillopt_ci.report.terminal import log_row, status_rows
 from skillopt_ci.report.view import RunView
 

@@ -4,8 +4,8 @@ from run_views import REPOSITORY, SHA, altered, entry, plain_run, record
 from skillopt_ci.ledger import records
 from skillopt_ci.ledger.evidence import EditRecord, NotesRecord, ReviewerNoteRecord, TaskOutcome
 from skillopt_ci.ledger.records import BoundaryRecord, PairRecord, PairSide, StepRecord
+from skillopt_ci.report.comment import edit_parts, event_body, event_section
 from skillopt_ci.report.markdown import Links
-from skillopt_ci.report.sections import edit_parts, event_body, event_section
 from skillopt_ci.report.terminal import rows_in_full
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.rollout.types import Status
