@@ -25,7 +25,6 @@ from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
 from skillopt_ci.report.comment import marker
 from skillopt_ci.report.markdown import inline, join
-from skillopt_ci.training.fingerprint import run_secrets
 from skillopt_ci.util import allow_open_files
 
 _new_token = partial(secrets.token_hex, 16)
@@ -63,7 +62,6 @@ def run(job: Job) -> int:
     if (loaded := job.configured) is not None:
         for name in required_variables(loaded.config.model):
             job.log.mask(job.environ.get(name, ""))
-        job.redact.learn(run_secrets(loaded.config, loaded.root, job.environ))
     event = read_event(job.environ["GITHUB_EVENT_NAME"], Path(job.environ["GITHUB_EVENT_PATH"]))
     try:
         outcome = perform(job, decide(event, job.inputs, gather(job, event)))

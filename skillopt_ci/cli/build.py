@@ -43,10 +43,12 @@ from skillopt_ci.util import located
 
 
 def load_configured(settings: Globals) -> Loaded:
-    """Load the configuration that ``settings`` name; raises ConfigError if there is none."""
-    file, cwd = settings.config_file, settings.cwd
+    """Load the configuration that ``settings`` name and redact its secrets; ConfigError if none."""
+    file, cwd, environ = settings.config_file, settings.cwd, settings.environ
     if file.exists():
-        return load(file, settings.overrides, settings.environ, settings.run, cwd)
+        loaded = load(file, settings.overrides, environ, settings.run, cwd)
+        settings.redact.learn(run_secrets(loaded.config, loaded.root, environ))
+        return loaded
     hint = "Write one with `skillopt-ci init`, or name yours with --config."
     if near := [one for up in ("", "*/", "*/*/") for one in cwd.glob(up + escape(file.name))]:
         hint = f"There is one elsewhere: --config {near[0].relative_to(cwd)}"
@@ -181,17 +183,14 @@ def as_begun(run: Run) -> Run:
 
 
 def _kept(run: Run, settings: Globals) -> dict[str, object]:
-    """What later commands use of :data:`KEPT`, if an ``-o`` of this one sets any of it.
-
-    That is what the run would use without these ``-o``, unless its configuration needs them.
-    """
+    """What later commands use of :data:`KEPT` if an ``-o`` sets some of it for this one alone."""
     lasting = tuple(text for text in settings.overrides if not _sets_kept(text))
     if lasting == settings.overrides:
         return {}
     try:
         config = load_configured(replace(settings, overrides=lasting)).config
         later = as_begun(replace(run, config=config)).config
-    except ConfigError:
+    except ConfigError:  # the configuration is invalid without them: the run keeps what they say
         return {}
     return {key: attrgetter(key)(later) for key in KEPT}
 
@@ -235,7 +234,6 @@ def _texts(value: object) -> Iterator[str]:
 def open_run(settings: Globals, observer: Observer) -> Run:
     loaded, environ, redact = load_configured(settings), settings.environ, settings.redact
     config, root = loaded.config, loaded.root
-    redact.learn(run_secrets(config, root, environ))
     splits, environment = read_tasks(loaded, environ)
     redact.learn(run_secrets(config, root, environ, splits.all))
     prompts = Prompts.load(

@@ -50,7 +50,6 @@ from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training import plan
-from skillopt_ci.training.fingerprint import run_secrets
 from skillopt_ci.training.state import refuse_another_skill, start_of
 from skillopt_ci.training.trainer import NextWork, upcoming
 from skillopt_ci.util import is_lfs_pointer, read_text
@@ -112,7 +111,6 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     except SkilloptError as error:
         return [failed("config", error)]
     config, root = loaded.config, loaded.root
-    settings.redact.learn(run_secrets(config, root, environ))
     name = os.path.relpath(loaded.file, settings.cwd)
     told = [
         Finding("config", "ok", f"{name}: run {config.run!r}"),

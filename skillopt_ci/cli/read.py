@@ -19,7 +19,6 @@ from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, Step
 from skillopt_ci.report.view import EventKind, EventView, RunView, StepPlace, event_view
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
-from skillopt_ci.training.fingerprint import run_secrets
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.util import is_lfs_pointer, nearest, read_text
@@ -93,7 +92,6 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
         file.is_file() and (name is None or name in run_names(file, settings.cwd))
     ):
         loaded = load_configured(settings)
-        settings.redact.learn(run_secrets(loaded.config, loaded.root, settings.environ))
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
     if name is None:
         names = runs(settings.cwd)
