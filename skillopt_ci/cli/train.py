@@ -27,14 +27,12 @@ from skillopt_ci.report.view import StepPlace, event_view
 from skillopt_ci.report.words import arrow, event_name, quoted, rules, usage_text
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
-from skillopt_ci.training import trainer
+from skillopt_ci.training import prefetcher, trainer
 from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import all_solved, total_steps
-from skillopt_ci.training.prefetcher import look_ahead, prefetching
 from skillopt_ci.training.revert import take_back
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.shard import Shard, roll_out_shard, shards, take_over
 from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
@@ -76,7 +74,7 @@ def step_command(
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
         if rollouts:
-            take_over(run, [settings.cwd / file for file in rollouts])
+            prefetcher.take_over(run, [settings.cwd / file for file in rollouts])
         before = newest(run.ledger)
         tell = partial(_tell, outcomes, settings)
         found = asyncio.run(_step(run, tell, until_candidate=until_candidate))
@@ -157,7 +155,7 @@ def _why_over(run: Run) -> str:
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
-    async with prefetching(run) as ready:
+    async with prefetcher.prefetching(run) as ready:
         async with aclosing(trainer.train(ready)) as outcomes:
             async for outcome in outcomes:
                 tell(outcome)
@@ -360,14 +358,14 @@ def plan_command(settings: Globals, most: int) -> None:
     3 if nothing is left to do.
     """
     with opened(settings) as run:
-        outlook = look_ahead(run)
+        outlook = prefetcher.look_ahead(run)
     if outlook is None:
         if settings.json:
             print_json({"phase": "", "step": None, "attempts": 0, "matrix": {"shard": []}})
         nothing_to_do(
             "Nothing left to do: all epochs are trained, or there is nothing to learn at all."
         )
-    names = [str(part) for part in shards(outlook, most)]
+    names = [str(part) for part in prefetcher.shards(outlook, most)]
     attempts, purpose = len(outlook.attempts), _PURPOSES[outlook.phase].format(outlook)
     matrix = {"attempts": attempts, "matrix": {"shard": names}}
     settings.tell(
@@ -395,14 +393,14 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     command ends, the file has every answer so far. Each of N shards gets an N-th of the budgets.
     Give `step` only files from jobs that you trust: it takes their answers for the model's.
     """
-    part = Shard.parse(shard)
+    part = prefetcher.Shard.parse(shard)
     if output == Path("-"):
         raise UsageError("The answers need a file: name it with --output FILE.")
     with opened(settings) as run:
-        outlook = look_ahead(run)
+        outlook = prefetcher.look_ahead(run)
         if outlook is None:
             nothing_to_do(f"Nothing left to do: {_why_over(run)}.", settings)
-        done = asyncio.run(roll_out_shard(run, outlook, part, settings.cwd / output))
+        done = asyncio.run(prefetcher.roll_out_shard(run, outlook, part, settings.cwd / output))
     used = "calls=usage.calls tokens=usage.tokens cost_usd=usage.cost_usd"
     errors = plural(done.errors, "attempt")
     missing = f"; {errors} not measured, which the step tries again" if done.errors else ""

@@ -5,5 +5,5 @@
   called by ``propose``; then ``evaluate`` with ``gate`` and ``measure``
 - what a step asks and is told: ``ask``, ``replies``, ``memory``, ``review_comments``, ``guard``
 - an epoch's end: ``slow_update``, ``confirm``; the end of a run: ``final_evaluation``
-- beside the loop: ``prefetcher``, ``shard``, ``offline_eval``, ``revert``
+- beside the loop: ``prefetcher`` (with shards), ``offline_eval``, ``revert``
 """

@@ -14,8 +14,7 @@ from command_line import overrides, skillopt_ci
 from training_runs import train_once
 
 from skillopt_ci.progress import Event, Note
-from skillopt_ci.training.prefetcher import look_ahead
-from skillopt_ci.training.shard import Shard, roll_out_shard, take_over
+from skillopt_ci.training.prefetcher import Shard, look_ahead, roll_out_shard, take_over
 from tests.conftest import Checkout, Workshop
 
 ALONE, FEW = "model.target.max_concurrency=1", "evaluation.sel_env_num=4"

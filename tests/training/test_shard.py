@@ -9,9 +9,16 @@ from training_runs import train_once
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import AttemptRequest
-from skillopt_ci.training.prefetcher import Outlook, look_ahead
+from skillopt_ci.training.prefetcher import (
+    Outlook,
+    Shard,
+    ShardOutcome,
+    look_ahead,
+    roll_out_shard,
+    shards,
+    take_over,
+)
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.shard import Shard, ShardOutcome, roll_out_shard, shards, take_over
 from skillopt_ci.training.state import Candidate
 from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_to_candidate
 from tests.conftest import EPOCH_ENDS, Checkout, Workshop
