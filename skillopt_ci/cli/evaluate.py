@@ -77,7 +77,7 @@ def eval_command(
         )
     else:
         verbose = settings.verbosity > 0
-        title = f"{result.split} tasks{' (simulated models)' * result.simulated}"
+        title = f"{result.split} tasks" + (" (simulated models)" if result.simulated else "")
         arms = (*filter(None, [result.baseline]), *result.skills)
         rows = [row for one in arms for row in _rows(one, types=verbose)]
         print_table(settings, ("solved (95 % interval)", "soft", "skill"), rows, title)
@@ -277,10 +277,10 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
     if settings.json:
         print_json(asdict(found))
         return
+    simulated = " (simulated models)" if found.simulated else ""
     click.echo(
-        f"Calibration on {plural(found.tasks, 'selection task')}"
-        f"{' (simulated models)' * found.simulated}: each attempted {made} times under the same "
-        f"skill, mean score {rounded(found.mean)}. "
+        f"Calibration on {plural(found.tasks, 'selection task')}{simulated}: each attempted "
+        f"{made} times under the same skill, mean score {rounded(found.mean)}. "
         f"{percent(found.undecided)} of the tasks were solved in some attempts and not in others.\n"
         f"Of {plural(found.same_compared, 'comparison')} of the skill with itself the gate took "
         f"{found.same_accepted} for a gain.\n"

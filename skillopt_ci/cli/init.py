@@ -244,7 +244,7 @@ def ask_server(
             harmless_line(f"! warning: {address} did not list its models: {error}"), err=True
         )
         return ()
-    shown = f"{', '.join(names[:_MOST_SHOWN])}{', …' * (len(names) > _MOST_SHOWN)}"
+    shown = ", ".join(names[:_MOST_SHOWN]) + (", …" if len(names) > _MOST_SHOWN else "")
     click.echo(f"  {plural(len(names), 'model')} there: {shown}", err=True)
     return names
 

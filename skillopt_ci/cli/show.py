@@ -59,7 +59,9 @@ def status_command(settings: Globals) -> None:
         }
         print_json(terminal.status_json(run, next_work))
         return
-    rows = [("at work", "another skillopt-ci is training this run in this clone now")] * at_work
+    rows = list[tuple[str, str]]()
+    if at_work:
+        rows.append(("at work", "another skillopt-ci is training this run in this clone now"))
     why = (
         "of which a part was taken back"
         if taken_back(reader.history)
@@ -268,7 +270,8 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
             after = place and reader.folder.read_state(read(place.verdict))
             proposed = record.proposal.notes if isinstance(record, StepRecord) else None
             notes = bool(alone) or (proposed is not None and proposed.alone)
-            name = f"{'end of epoch' if ends else 'step'} {number}{', its reminders' * alone}"
+            name = f"{'end of epoch' if ends else 'step'} {number}"
+            name += ", its reminders" if alone else ""
             outcome = "the commits are gone"
             if before and after and after.basis:
                 evaluation = _evaluation_of(after.basis, record, notes=notes)

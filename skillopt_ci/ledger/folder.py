@@ -123,7 +123,8 @@ def standing_files(
     score, n, what = measured.score, measured.n, "tasks"
     if test is not None:
         score, n, what = test.hard, test.n, "test tasks"
-    marks = ", provisional" * state.provisional + ", simulated" * state.simulated
+    marks = ", provisional" if state.provisional else ""
+    marks += ", simulated" if state.simulated else ""
     badge = {
         "schemaVersion": 1,
         "label": f"skill {state.run}",

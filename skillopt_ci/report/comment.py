@@ -70,9 +70,9 @@ def title(run: RunView) -> str:
     more = sum(len(one.rules) for one in learned) - 1
     words = one_line(learned[0].rules[0], 60) if learned else "nothing learned yet"
     rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
-    marks = (", refuted" if run.refuted else ", provisional") * run.state.provisional
-    marks += " [simulated models]" * run.state.simulated
-    text = f"{name}: {words}{rest}, {_gain(run, sure=False)}{marks}"
+    claim = ", refuted" if run.refuted else ", provisional" if run.state.provisional else ""
+    simulated = " [simulated models]" if run.state.simulated else ""
+    text = f"{name}: {words}{rest}, {_gain(run, sure=False)}{claim}{simulated}"
     return text.replace("@", "").replace("#", "")
 
 

@@ -16,7 +16,6 @@ from skillopt_ci.training.measure import Scores, measurement_of, rounds, text_of
 from skillopt_ci.training.memory import measured_before, past_scores
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Candidate, ScoredCheckout
-from skillopt_ci.util import pick
 
 STAGE = "selection"
 
@@ -132,7 +131,9 @@ async def evaluate_text(
     ).model_copy(
         update={
             "measurement": found,
-            **pick(flips, "compared=n fixed broken"),
+            "compared": flips.n,
+            "fixed": flips.fixed,
+            "broken": flips.broken,
             "measured_under": run.measured_under,
             "reused_from": None if outcome.attempts else reused,
         }

@@ -37,7 +37,7 @@ from skillopt_ci.training.state import (
     record_events,
 )
 from skillopt_ci.training.trainer import prepare
-from skillopt_ci.util import grouped, pick
+from skillopt_ci.util import grouped
 
 
 async def _test(
@@ -187,14 +187,16 @@ def _summary(
     tests: Mapping[str, Measurement],
 ) -> Summary:
     history = (*checkout.history, entry)
-    skills = [
-        FinalSkill(sha256=initial_sha256, step=0, origin="initial", score=history[0].score_after),
-        *(
-            FinalSkill(**pick(one, "sha256 step origin score=measurement.score"))
-            for one in (state.best, state.current)
-        ),
-    ]
-    initial, best, last = (with_test(one, tests.get(one.sha256), run.test) for one in skills)
+
+    def final(sha256: str, step: int, origin: str, score: float | None) -> FinalSkill:
+        skill = FinalSkill(sha256=sha256, step=step, origin=origin, score=score)
+        return with_test(skill, tests.get(sha256), run.test)
+
+    initial = final(initial_sha256, 0, "initial", history[0].score_after)
+    best, last = (
+        final(one.sha256, one.step, one.origin, one.measurement.score)
+        for one in (state.best, state.current)
+    )
     totals: dict[str, Usage] = {}
     for one in history:
         conclusion = None if one.kind == "notes" else conclusion_of(run, checkout, one)
@@ -206,7 +208,12 @@ def _summary(
             if used.calls:
                 totals[stage] = totals.get(stage, Usage()) + used
     return Summary(
-        **pick(state, "run skill step epoch usage accounts"),
+        run=state.run,
+        skill=state.skill,
+        step=state.step,
+        epoch=state.epoch,
+        usage=state.usage,
+        accounts=state.accounts,
         simulated=run.simulated,
         total_steps=last_step(run.config, sizes_of(run.config, run.splits), state, history),
         metric=run.config.evaluation.gate_metric,

@@ -30,7 +30,7 @@ from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
 from skillopt_ci.training.update import UpdateMode
-from skillopt_ci.util import grouped, pick
+from skillopt_ci.util import grouped
 
 Drawn = TypeVar("Drawn")
 Part = TypeVar("Part", bound=Section)
@@ -465,7 +465,9 @@ def _parse(available: int, text: str) -> LearningRateRecord:
         raw=number,
         available=available,
         clamped=number > available,
-        **pick(reply, "reasoning confidence risk_notes"),
+        reasoning=reply.reasoning,
+        confidence=reply.confidence,
+        risk_notes=reply.risk_notes,
     )
 
 

@@ -1,5 +1,6 @@
 """The first half of a step: rollout, reflect, aggregate, select, update."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -46,7 +47,6 @@ from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn,
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import Updated, take_notes, update, update_mode
-from skillopt_ci.util import pick
 
 
 async def propose(
@@ -131,7 +131,13 @@ def _evidence(
     batches = tuple(map(batch_record, worked))
     tasks = (
         TaskOutcome(
-            **pick(one, "id=task_id status hard soft task_type attempt"), reason=one.reason[:300]
+            id=one.task_id,
+            status=one.status,
+            hard=one.hard,
+            soft=one.soft,
+            reason=one.reason[:300],
+            task_type=one.task_type,
+            attempt=one.attempt,
         )
         for one in rollouts
     )
@@ -142,9 +148,8 @@ def _evidence(
         taken = patch.edits
     read = heard if reflections else ()
     proposed = (edit for one in reflections for edit in one.patch.edits)
-    followed, carried_out = (
-        [note for edit in edits for note in edit.note_ids] for edits in (proposed, taken)
-    )
+    followed = Counter(note for edit in proposed for note in edit.note_ids)
+    carried_out = Counter(note for edit in taken for note in edit.note_ids)
     return {
         "rollout": RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks)),
         "batches": batches,
@@ -156,7 +161,11 @@ def _evidence(
         "reasoning": "\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
         "edits": tuple(
             EditRecord(
-                **pick(one.edit, "op target content source_type support_count"),
+                op=one.edit.op,
+                target=one.edit.target,
+                content=one.edit.content,
+                source_type=one.edit.source_type,
+                support_count=one.edit.support_count,
                 status=one.status.value,
                 reason=one.reason,
                 note_ids=tuple(note.id for note in read if note.id in one.edit.note_ids),
@@ -168,12 +177,14 @@ def _evidence(
             for edit in patch.edits
             if isinstance(edit, Suggestion)
         ),
-        **pick(updated, "change_summary outcome refused"),
+        "change_summary": updated.change_summary,
+        "outcome": updated.outcome,
+        "refused": updated.refused,
         "reviewer_notes": tuple(
             ReviewerNoteRecord(
                 **asdict(replace(note, text=note.text[:RECORDED_CHARACTERS])),
-                proposed=followed.count(note.id),
-                taken=carried_out.count(note.id),
+                proposed=followed[note.id],
+                taken=carried_out[note.id],
             )
             for note in read
         ),

@@ -24,7 +24,6 @@ from skillopt_ci.training.replies import Reflection
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import UpdateMode, notes_from
-from skillopt_ci.util import pick
 
 
 def attempts_so_far(
@@ -146,9 +145,12 @@ async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> l
 
 def batch_record(worked: WorkedBatch) -> BatchRecord:
     sources = [one.source_type for one in worked.reflections if one.patch.edits]
+    means = mean_of(worked.rollouts)
     return BatchRecord(
         seed=worked.batch.seed,
-        **pick(mean_of(worked.rollouts), "hard soft n"),
+        hard=means.hard,
+        soft=means.soft,
+        n=means.n,
         n_failure_patches=sources.count("failure"),
         n_success_patches=sources.count("success"),
     )

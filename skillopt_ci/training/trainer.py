@@ -56,7 +56,6 @@ from skillopt_ci.training.state import (
     recharge,
     record_events,
 )
-from skillopt_ci.util import pick
 
 Result = TypeVar("Result")
 
@@ -118,7 +117,8 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
     count = sum(takewhile(bool, (_asked_in_vain(one.proposal) for one in reversed(records))))
     if count >= MOST_UNUSABLE:
         reply = last.replies[-1]
-        began = f" The last reply begins: {one_line(reply.beginning, 200)}" * bool(reply.beginning)
+        beginning = one_line(reply.beginning, 200)
+        began = f" The last reply begins: {beginning}" if beginning else ""
         raise OptimizerUnusable(
             f"{count} questions in a row got no usable reply from the optimizer. "
             f"{reply.reason}{began}",
@@ -319,17 +319,24 @@ def commit_decision(
         "simulated": run.simulated,
         **charged(checkout, record.usage, record.accounts),
     }
-    facts = pick(record, "step epoch usage simulated")
     if isinstance(record, StepRecord):
         if record.basis_sha256 == run.basis_sha256:
             # else the configuration changed since it was proposed
             changes |= {"basis": run.basis, "kept": run.kept}
-        heard = (note.id for note in record.proposal.reviewer_notes)
+        proposal = record.proposal
+        heard = (note.id for note in proposal.reviewer_notes)
         changes["heard_notes"] = (*checkout.state.heard_notes, *heard)
-        facts |= pick(record.proposal, "edits=change_count config_sha256")
+        facts: dict[str, object] = {
+            "edits": proposal.change_count,
+            "config_sha256": proposal.config_sha256,
+        }
         files: dict[str, str | None] = {run.folder.step(record.step): document(record)}
     else:
-        facts |= pick(record, "action reason config_sha256")
+        facts = {
+            "action": record.action,
+            "reason": record.reason,
+            "config_sha256": record.config_sha256,
+        }
         files = {
             run.folder.boundary(record.epoch): document(record),
             run.folder.epoch_skill(record.epoch): skill,
@@ -351,6 +358,10 @@ def commit_decision(
         skill,
         decision=decision,
         candidate=candidate.skill if is_step or record.changed else None,
+        step=record.step,
+        epoch=record.epoch,
+        usage=record.usage,
+        simulated=record.simulated,
         **facts,
     )
     events = [RunEvent(entry, state, skill, files, record, seconds=seconds)]
