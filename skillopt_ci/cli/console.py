@@ -236,8 +236,7 @@ def print_table(
         if spare and room < min(last, _READABLE):
             out = cells[0].index(spare)
             cells = [row[:out] + row[out + 1 :] for row in cells]
-    # To rich all columns but the last are one: a thousand rows of eight cells take it most of a
-    # second.
+    # to rich, which takes its time with each cell, all columns but the last are one
     heads = [_GAP.join(map(set_cell_size, row[:-1], leading)) for row in cells]
     table = _table(title, show_header=True)
     table.add_column(Text(heads[0]), no_wrap=True)
