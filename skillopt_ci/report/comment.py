@@ -10,8 +10,7 @@ from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, StepRecord
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report import words as say
-from skillopt_ci.report.lessons import lessons
-from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts, run_facts
+from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts, lessons, run_facts
 from skillopt_ci.report.words import Fate
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import cost_text, plural, score, signed

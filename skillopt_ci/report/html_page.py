@@ -19,9 +19,8 @@ from skillopt_ci.report import words as say
 from skillopt_ci.report.effects import Effects
 from skillopt_ci.report.html_attempts import Recorded, section_name, viewer
 from skillopt_ci.report.html_charts import Column, anchor, curve, outcome_map
-from skillopt_ci.report.lessons import lessons
 from skillopt_ci.report.markdown import with_code
-from skillopt_ci.report.view import EventView, RunView
+from skillopt_ci.report.view import EventView, RunView, lessons
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
 from skillopt_ci.stats import wilson

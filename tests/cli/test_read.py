@@ -7,8 +7,7 @@ from command_line import in_process
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
-from skillopt_ci.report.lessons import lessons
-from skillopt_ci.report.view import RunView, StepPlace
+from skillopt_ci.report.view import RunView, StepPlace, lessons
 from tests.conftest import BRANCH, SKILL, Checkout, Workshop
 
 

@@ -7,7 +7,7 @@ import pytest
 from skillopt_ci.cli.main import main
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader, view
-from skillopt_ci.report.lessons import lessons
+from skillopt_ci.report.view import lessons
 from skillopt_ci.skill.regions import SLOW_UPDATE
 from tests.conftest import BRANCH, HARMFUL, RULES, SKILL, Checkout, ModelServer
 
