@@ -85,12 +85,12 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     configs = grouped((run.run.casefold(), f"{run.run} ({run.config})") for run in runs)
     names = grouped((run.skill, run.run) for run in runs)
     # two runs of one name share a branch, and two of one skill undo each other's work
-    for said, found in (
-        *(("have the same name, ignoring case", found) for found in configs.values()),
-        *((f"train {skill}", list(dict.fromkeys(found))) for skill, found in names.items()),
-    ):
+    for found in configs.values():
         if len(found) > 1:
-            wrong.append(f"several runs {said}: {', '.join(found)}")
+            wrong.append(f"several runs have the same name, ignoring case: {', '.join(found)}")
+    for skill, found in names.items():
+        if len(set(found)) > 1:
+            wrong.append(f"several runs train {skill}: {', '.join(dict.fromkeys(found))}")
     there = list[FoundDocument]()
     for path in dict.fromkeys((*filter(reader_of, files), *names)):
         real = os.path.realpath(top / path)  # often CLAUDE.md is a link to AGENTS.md

@@ -17,7 +17,7 @@ from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
 from skillopt_ci.report import terminal
-from skillopt_ci.report.view import RunView, event_view
+from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
@@ -254,20 +254,23 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
-    read, places = partial(partial, reader.ledger.read), step_places(reader)
+    places = step_places(reader)
+
+    def state_at(commit: str) -> State | None:
+        return reader.folder.read_state(partial(reader.ledger.read, commit)) if commit else None
+
     for entry in reader.history:
         if entry.kind not in ("step", "slow_update"):
             continue
         ends = entry.kind == "slow_update"
         number = entry.epoch if ends else entry.step
-        place = places.get((entry.kind, number))
+        place = places.get((entry.kind, number), StepPlace())
         record = reader.boundary(number) if ends else reader.step(number)
         verdicts = [record.decision, record.decision and record.decision.notes]
         for alone, decision in enumerate(verdicts):
             if decision is None or decision.measurement is None:
                 continue
-            before = place and place.candidate and reader.folder.read_state(read(place.candidate))
-            after = place and reader.folder.read_state(read(place.verdict))
+            before, after = state_at(place.candidate), state_at(place.verdict)
             proposed = record.proposal.notes if isinstance(record, StepRecord) else None
             notes = bool(alone) or (proposed is not None and proposed.alone)
             name = f"{'end of epoch' if ends else 'step'} {number}"
@@ -281,7 +284,7 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
                 unchanged = step.proposal.config_sha256 == after.config_sha256 and (
                     step.basis_sha256 in ("", sha256(after.basis.model_dump_json()))
                 )
-                if outcome[:7] == "differs" and not unchanged:
+                if outcome.startswith("differs") and not unchanged:
                     outcome = "not replayed: the configuration had changed by then"
             yield name, decision.verdict, str(decision.compared), outcome
 

@@ -94,7 +94,8 @@ def runs_of(tree: Node) -> dict[str, Node]:
         elif skill and skill in skills:
             text = f"{skills[skill]!r} and {name!r} both train {skill}: give each its own skill"
             problems.append(Problem(entry.mark, RUNS, text))
-        names[name.casefold()], skills[skill], runs[name] = name, name, run
+        names[name.casefold()] = skills[skill] = name
+        runs[name] = run
     if problems:
         raise InvalidConfigError(problems)
     return runs

@@ -74,6 +74,7 @@ def next_rounds(
     tasks: Iterable[Task], made: Iterable[tuple[str, int]], each: int
 ) -> list[tuple[Task, int]]:
     """Fresh rounds at ``tasks``: a step would learn nothing from attempts it has seen."""
+    # of each task the highest number, which comes last
     last, found = dict(sorted(made, key=lambda one: one[1])), list[tuple[Task, int]]()
     for task in tasks:
         number = last.get(task.id, -1) // each + 1

@@ -68,10 +68,11 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
         for task in rollout.tasks
         if task.failed
     )
-    for pattern in step.proposal.patterns or [
+    patterns = step.proposal.patterns or [
         PatternRecord(description=reason, count=len(ids), task_ids=tuple(dict.fromkeys(ids)))
         for reason, ids in reasons.items()
-    ]:
+    ]
+    for pattern in patterns:
         tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
         lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
     only = taken if step.merged and 0 not in taken else ()

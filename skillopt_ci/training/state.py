@@ -229,10 +229,11 @@ def open_models(
 def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
     """``checkout`` and the commits below it with no fewer events: work there is unrecorded."""
     found, latest, pending = list[str](), None, [checkout.commit]
-    for commit in pending:  # which grows
+    while pending and len(found) < _PEOPLES_COMMITS:
+        commit = pending.pop(0)
         history = run.folder.read_history(partial(run.ledger.read, commit))
         events = sum(entry.kind != "revert" for entry in history)  # which costs nothing
-        if commit not in found and latest in (None, events) and len(found) < _PEOPLES_COMMITS:
+        if commit not in found and latest in (None, events):
             latest = events
             found.append(commit)
             pending += run.ledger.log(commit, limit=1)[0].parents

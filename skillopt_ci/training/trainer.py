@@ -326,17 +326,12 @@ def commit_decision(
         proposal = record.proposal
         heard = (note.id for note in proposal.reviewer_notes)
         changes["heard_notes"] = (*checkout.state.heard_notes, *heard)
-        facts: dict[str, object] = {
-            "edits": proposal.change_count,
-            "config_sha256": proposal.config_sha256,
-        }
+        facts: dict[str, object] = {"edits": proposal.change_count}
+        config_sha256 = proposal.config_sha256
         files: dict[str, str | None] = {run.folder.step(record.step): document(record)}
     else:
-        facts = {
-            "action": record.action,
-            "reason": record.reason,
-            "config_sha256": record.config_sha256,
-        }
+        facts = {"action": record.action, "reason": record.reason}
+        config_sha256 = record.config_sha256
         files = {
             run.folder.boundary(record.epoch): document(record),
             run.folder.epoch_skill(record.epoch): skill,
@@ -362,6 +357,7 @@ def commit_decision(
         epoch=record.epoch,
         usage=record.usage,
         simulated=record.simulated,
+        config_sha256=config_sha256,
         **facts,
     )
     events = [RunEvent(entry, state, skill, files, record, seconds=seconds)]
