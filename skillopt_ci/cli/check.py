@@ -18,9 +18,8 @@ from skillopt_ci import __version__
 from skillopt_ci.agents.cli_agents import agent_environ, agent_program, lacks_key
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.cli import build
-from skillopt_ci.cli.findings import Finding, failed, print_findings, up_to_error
+from skillopt_ci.cli.findings import Finding, ask_models, failed, print_findings, up_to_error
 from skillopt_ci.cli.options import Globals, command, print_json
-from skillopt_ci.cli.probe import ask_models
 from skillopt_ci.cli.read import RunReader, open_reader
 from skillopt_ci.cli.scaffold import existing_skill, slug, unchanged_examples
 from skillopt_ci.config.config import Config

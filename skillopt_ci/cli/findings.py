@@ -1,16 +1,25 @@
-"""What a check finds, and how a command prints all of it."""
+"""What a check finds, what it hears from the models, and how a command prints all of it."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import click
 
 from skillopt_ci.cli.options import Globals, wants_colour, wrapped
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ExitCode, SkilloptError
+from skillopt_ci.messages import Message
+from skillopt_ci.model.budget import Meter
+from skillopt_ci.model.build import open_router
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role
+from skillopt_ci.redaction import Redact
 from skillopt_ci.sanitize import harmless
-from skillopt_ci.text import plural
+from skillopt_ci.text import cost_text, plural
+from skillopt_ci.training.replies import RANKING, WireError, parse_ranking
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 _TEXT_STARTS = 26
@@ -66,3 +75,72 @@ def print_findings(findings: Sequence[Finding], settings: Globals, *, files: boo
     elif blocking:
         said = f"Nothing else to fix{besides}, but no step can start: see {', '.join(blocking)}."
     click.echo(f"\n{said}")
+
+
+# ``check --probe``: each model answers one question of the optimizer's contract.
+
+#: Seconds that somebody who asks waits for an answer.
+_LONGEST_CALL = 120.0
+_QUESTION = (
+    Message("system", "You rank edits of a document. Reply with one JSON object and nothing else."),
+    Message(
+        "user",
+        "Edits:\n[0] Correct a spelling mistake\n[1] Delete the whole document\n\n"
+        'Choose the better one. Reply as {"reasoning": "<one sentence>", "selected_indices": [n]}.',
+    ),
+)
+
+
+async def ask_models(
+    models: Models, environ: Mapping[str, str], root: Path, redact: Redact
+) -> list[Finding]:
+    """Ask every role one question, one after the other: they may be one small server."""
+    found = []
+    for name, config in models.roles.items():
+        try:
+            found += await _ask_role(Role(name), config, environ, root, redact)
+        except SkilloptError as error:
+            found.append(failed(f"model.{name}", error))
+    return found
+
+
+async def _ask_role(
+    role: Role, config: ModelRole, environ: Mapping[str, str], root: Path, redact: Redact
+) -> list[Finding]:
+    impatient = config.model_copy(
+        update={"retries": min(1, config.retries), "timeout": min(_LONGEST_CALL, config.timeout)}
+    )
+    # the other roles are simulated: their mistakes are theirs
+    others = {
+        name: ModelRole(provider="simulated", model=f"simulated-{name}")
+        for name in ("target", "optimizer")
+    }
+    models = Models(**{**others, role.value: impatient})
+    async with open_router(models, environ, root=root, redact=redact) as router:
+        request = ChatRequest(role, "doctor", _QUESTION, reply_schema=RANKING)
+        began = time.monotonic()
+        reply = await router.for_work("doctor", Meter(clock=time.monotonic)).complete(request)
+    seconds, part, usage = time.monotonic() - began, f"model.{role}", reply.usage
+    used = f"{plural(usage.tokens, 'token')}, {cost_text(usage.cost_usd)}"
+    found = [Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})")]
+    try:
+        if config.provider != "simulated":  # whose mistakes are wanted
+            parse_ranking(reply.text, 2, 1)
+    except WireError:
+        found.append(_misfit(part, role, reply))
+    if usage.estimated:
+        text = "the server reports no usage: tokens are counted from the texts"
+        found.append(Finding(part, "warning", text))
+    return found
+
+
+def _misfit(part: str, role: Role, reply: ChatReply) -> Finding:
+    told = "its answer was not the JSON object that was asked for"
+    hint = "Choose a model that follows instructions, or see structured_output."
+    if (cut := reply.finish_reason == "length") or not reply.text.strip():
+        told = "its answer was cut off at the token limit" if cut else "its answer was empty"
+        hint = "A reasoning model may spend its tokens before it answers: raise max_output_tokens."
+    if role is Role.TARGET:
+        # what the target must be able to write, its tasks and scorers say
+        return Finding(part, "warning", f"{told}; only tasks that want JSON need one\n{hint}")
+    return Finding(part, "error", f"{told}\n{hint}")
