@@ -237,8 +237,10 @@ def _due(run: Run, checkout: ScoredCheckout, confirmed: Confirmed, *, over: bool
     if same is not None and same.size and same.draws and _undecided(same):
         draws = min(left := same.size - same.draws, affordable)
         return _Due(same, draws, text) if draws >= min(LOOK, left) else None
-    number = confirmed.tests + (last is None or last.draws > 0)  # one without draws is begun again
-    share, least = run.config.evaluation.confirm * _attempts(run, checkout) / 2, WORTHWHILE
+    again = last is not None and not last.draws  # a test without draws is begun again
+    number = confirmed.tests if again else confirmed.tests + 1
+    least = WORTHWHILE
+    share = run.config.evaluation.confirm * _attempts(run, checkout) / 2  # two attempts a pair
     allowed = int(share) - confirmed.draws
     if not over:  # half of what the whole run may draw is kept for its end
         allowed -= int(share * last_step_of(run, checkout) / state.step / 2)
