@@ -15,7 +15,8 @@ from skillopt_ci.github.types import Comment, Reaction
 
 _READ, _WRITE = "pull-requests: read", "pull-requests: write"
 _OURS = "<!-- skillopt-ci:"
-_NOTE = re.compile(r"/skillopt[ \t]+note(?=[ \t\r\n]|$)[ \t]*")
+#: Followed by what ends a line for the command's reader, too, such as U+2028.
+_NOTE = re.compile(r"/skillopt[ \t]+note(?=[ \t-\r\x1c-\x1e\x85\u2028\u2029]|$)[ \t]*")
 _RUN = re.compile(r"/actions/runs/(\d+)\)</sub>\s*$")
 
 

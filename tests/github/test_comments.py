@@ -131,7 +131,7 @@ def test_comments_on_lines_of_the_skill_are_notes(reviewed, client):
         ("/skillopt note Be brief", "Be brief"),
         ("/skillopt note\nBe brief\nand kind", "Be brief\nand kind"),
         ("/skillopt note", None),
-        ("/skillopt note\r\nBe brief", "Be brief"),
+        *((f"/skillopt note{end}Be brief", "Be brief") for end in ("\r\n", "\f", "\x1c", "\u2028")),
         ("/skillopt notes are nice", None),
         ("/skillopt note: be brief", None),  # answered as an unknown command, like the next
         ("/skillopt note\u3000be brief", None),
