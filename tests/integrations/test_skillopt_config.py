@@ -267,9 +267,13 @@ def test_what_is_spelt_in_another_way_is_told(warnings):
 
 
 def test_a_slip_of_the_pen_is_suspected(warnings):
-    for line, meant in (("train: {batch_sise: 3}", "batch_size"), ("num_epoch: 3", "num_epochs")):
+    for line, hint in (
+        ("train: {batch_sise: 3}", "; did you mean 'batch_size'?"),
+        ("num_epoch: 3", "; did you mean 'num_epochs'?"),
+        ("target: x", ""),  # right, but in the wrong place
+    ):
         (text,) = warnings(line)
-        assert text.endswith(f"is ignored; did you mean {meant!r}?")
+        assert text.endswith(f"is ignored{hint}")
     found = warnings("zeta: 1\nmodel: {copilot_exec_home: x}\nmeta_edit_budget: 3\n", "alpha=1")
     assert [text.split(": ")[1] for text in found] == [
         "env.zeta",

@@ -250,7 +250,8 @@ def _remark(section: str, name: str, node: Node) -> str:
         return ""
     # all unknown keys of the flat form end up in `env`
     known = (*_HOMES, *MODEL_KEYS) if section == "env" else (*_KEYS[section], *homes(name))
-    hint = "" if name in without_effect else did_you_mean(name, known, _SURELY_MISSPELT)
+    misspelt = name not in (*known, *without_effect)
+    hint = did_you_mean(name, known, _SURELY_MISSPELT) if misspelt else ""
     return f"has no meaning here and is ignored{hint}"
 
 
