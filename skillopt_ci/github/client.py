@@ -112,13 +112,14 @@ def noting(notes: list[str]) -> Iterator[None]:
 
 def _translate(error: GithubException, what: str, permission: str) -> Refused | Unavailable:
     words, status = _words(error), error.status
+    limited = isinstance(error, RateLimitExceededException)
     # GraphQL says it, and that it timed out, with status 200, from which PyGithub makes 400
-    limited = isinstance(error, RateLimitExceededException) or "rate limit" in words.lower()
-    if limited or status == HTTPStatus.TOO_MANY_REQUESTS:
+    by_graphql = words.lower() if status == HTTPStatus.BAD_REQUEST else ""
+    if limited or status == HTTPStatus.TOO_MANY_REQUESTS or "rate limit" in by_graphql:
         wait = error.wait if isinstance(error, RateLimitExceededExceedsMaxWait) else None
         rest = "is used up" if wait is None else f"asks to wait for {wait:.0f} s"
         return Unavailable(f"could not {what}: its rate limit {rest}")
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or "went wrong while executing" in words:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or "went wrong while executing" in by_graphql:
         return AnswerLost(f"could not {what}: GitHub answered {status} {words}".rstrip())
     kind = Refused
     hint = next((hint for sign, hint in _REMEDIES.items() if sign in words.lower()), "")

@@ -191,6 +191,9 @@ def test_server_errors_are_retried_with_growing_pauses_but_not_for_ever(pulled):
     pulled.hub.fail(SHOW, 500, times=99)
     with pytest.raises(AnswerLost, match="show pull request #1: GitHub answered 500"):
         get_pull_request(pulled.client(), 1)
+    pulled.hub.fail(CREATE, 503, "A proxy's rate limit")  # it may have been carried out
+    keep_comment(pulled.client(), 1, BODY)
+    assert pulled.hub.own_comments() == [BODY]
 
 
 @pytest.mark.parametrize("status", [403, 429])
