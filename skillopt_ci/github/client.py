@@ -167,15 +167,13 @@ class Access:
 
 def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
     """``token`` overrides the environment's. Raises UsageError without a token."""
-    repository = environ.get("GITHUB_REPOSITORY", "")
-    if not repository:
+    if not (repository := environ.get("GITHUB_REPOSITORY", "")):
         raise UsageError(
             "GITHUB_REPOSITORY is not set: which repository is this on GitHub?",
             hint="Outside of GitHub Actions: GITHUB_REPOSITORY=owner/name",
         )
     names = ("INPUT_TOKEN", "GITHUB_TOKEN", "GH_TOKEN")  # the first is the action's input
-    found = token or next(filter(None, map(environ.get, names)), "")
-    if not found:
+    if not (found := token or next(filter(None, map(environ.get, names)), "")):
         raise UsageError(
             "there is no GitHub token",
             hint="Set GITHUB_TOKEN (GITHUB_TOKEN=$(gh auth token)), or `token` of the action.",
@@ -282,8 +280,7 @@ class Client:
                 return create()
             except AnswerLost:
                 self.policy.wait(pause)
-                found = find()
-                if found is not None:
+                if (found := find()) is not None:
                     return found
         return create()
 

@@ -98,8 +98,7 @@ def _first_line(body: str) -> str:
 
 
 def _run_of(body: str) -> int:
-    found = _RUN.search(body)
-    return int(found[1]) if found else 0
+    return int(found[1]) if (found := _RUN.search(body)) else 0
 
 
 def _resource(comment: Comment) -> str:

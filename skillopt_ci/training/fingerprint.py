@@ -47,6 +47,8 @@ def measurement_fingerprint(
             if "__pycache__" not in name.split("/"):
                 found.update(f"{len(name)} {name} {len(content)} ".encode() + content)
         graders[folder] = found.hexdigest()
+    own = any(task.computer and task.computer.block.limits for task in selection)
+    common = config.rollout.task and config.rollout.task.limits
     facts = {
         "target": model_facts(config.model.target),
         "judge": model_facts(config.model.judge or config.model.optimizer)
@@ -60,6 +62,7 @@ def measurement_fingerprint(
         if evaluation.use_semantic_density
         else None,
         **({"graders": graders} if graders else {}),
+        **({"limits": "each by name"} if own and common else {}),  # once, own ones hid them all
         **rollout,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -82,8 +85,7 @@ def run_secrets(
 ) -> Iterator[str]:
     """The values of secrets used by the configuration or passed to the scorers of ``tasks``."""
     yield from resolved_key_values(config.model, environ, root)
-    solver = config.rollout.solver
-    if isinstance(solver, ExternalConfig):
+    if isinstance(solver := config.rollout.solver, ExternalConfig):
         yield from secret_values(visible_names(solver), environ)
     for part in parts_of(config.scorer, *(task.scorer for task in tasks)):
         if isinstance(part, CommandScorer):

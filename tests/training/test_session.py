@@ -7,12 +7,16 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from programs import write_program
 
+from skillopt_ci.config.rollout import ComputerBlock
 from skillopt_ci.errors import InfrastructureError
+from skillopt_ci.tasks.task import ComputerTask
+from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.run_context import equipped
 
 AGENT = """
@@ -170,6 +174,16 @@ def test_judge_counts_where_there_is_a_rubric(checkout):
     graded = "scorer={type: rubric, rubric: 'Is the number right?'}"
     one, two = checkout.session(graded), checkout.session(graded, "model.optimizer.temperature=1")
     assert one.measured_under != two.measured_under
+
+
+def test_common_limits_beside_those_of_a_task_once_did_not_count(checkout):
+    computer = "rollout.computer={type: unconfined}"
+    session = checkout.session(computer, "rollout.task={limits: {steps: 2}}")
+    configs = (session.config, checkout.session(computer).config)
+    for own, count in (({}, 1), ({"limits": {"tokens": 5}}, 2)):
+        task = ComputerTask(ComputerBlock.model_validate(own))
+        facts = ([replace(session.selection[0], computer=task)], session.prompts, {}, session.root)
+        assert len({measurement_fingerprint(config, *facts) for config in configs}) == count
 
 
 def test_the_files_of_a_graders_folder_count(checkout):

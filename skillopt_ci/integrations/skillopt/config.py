@@ -250,8 +250,7 @@ def _remark(section: str, name: str, node: Node) -> str:
         return ""
     # all unknown keys of the flat form end up in `env`
     known = (*_HOMES, *MODEL_KEYS) if section == "env" else (*_KEYS[section], *homes(name))
-    misspelt = name not in (*known, *without_effect)
-    hint = did_you_mean(name, known, _SURELY_MISSPELT) if misspelt else ""
+    hint = "" if name in (*known, *without_effect) else did_you_mean(name, known, _SURELY_MISSPELT)
     return f"has no meaning here and is ignored{hint}"
 
 
