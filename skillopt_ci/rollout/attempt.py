@@ -28,7 +28,12 @@ from skillopt_ci.model.types import (
 from skillopt_ci.progress import silent
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout import events
-from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_it_ended
+from skillopt_ci.rollout.computer_pool import (
+    NEEDS_COMPUTER,
+    ComputerPool,
+    how_it_ended,
+    limits_of,
+)
 from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache
@@ -165,21 +170,17 @@ class AttemptRunner:
     def key(self, request: AttemptRequest) -> str:
         if self.cache is None or self._chats:
             return ""
-        limits = self._limits(request.task).model_dump(exclude={"grading_seconds"})
-        return self.cache.key(request, limits)
+        limits = limits_of(request.task, self.settings.limits, self.pool)
+        return self.cache.key(request, limits.model_dump(exclude={"grading_seconds"}))
 
     @property
     def _chats(self) -> bool:
         """Whether an attempt is one chat call, which its client retries and caches."""
         return isinstance(self.solver, ChatSolver)
 
-    def _limits(self, task: Task) -> AttemptLimits:
-        own = None if self.pool is None else self.pool.block(task).limits
-        return self.settings.limits.changed(own)
-
     async def _attempt(self, request: AttemptRequest) -> Rollout:
         task, key, pool = request.task, self.key(request), self.pool
-        limits = self._limits(task)
+        limits = limits_of(task, self.settings.limits, self.pool)
         if self.cache and key and (known := self.cache.find(key, request.stage)) is not None:
             if (
                 known.ending != "done"

@@ -8,7 +8,7 @@ from pathlib import Path
 from skillopt_ci.aio import TimeUp, working_time
 from skillopt_ci.computer.computer import Computer, Computers, ComputerSpec
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.rollout import ComputerBlock, ComputerConfig
+from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, ComputerConfig
 from skillopt_ci.errors import ComputerFailure, FileRefused, TaskFileError, UsageError
 from skillopt_ci.program import CommandResult
 from skillopt_ci.scorers.base import last_words
@@ -101,6 +101,11 @@ def open_computer_pool(
     except (TaskFileError, ValueError) as error:
         raise UsageError(f"rollout.task: files: {error}") from error
     return ComputerPool(computers(settings, environ), spec(settings), common)
+
+
+def limits_of(task: Task, usual: AttemptLimits, pool: ComputerPool | None) -> AttemptLimits:
+    """The task's own limits, then those of all tasks with a computer, then the ``usual`` ones."""
+    return usual if pool is None else usual.changed(pool.block(task).limits)
 
 
 def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers:

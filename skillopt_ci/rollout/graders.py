@@ -16,7 +16,12 @@ from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
 from skillopt_ci.program import CommandResult
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
-from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_it_ended
+from skillopt_ci.rollout.computer_pool import (
+    NEEDS_COMPUTER,
+    ComputerPool,
+    how_it_ended,
+    limits_of,
+)
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import (
     FallibleScorer,
@@ -318,7 +323,8 @@ class TaskScorers:
         parts = [part for part in specs.parts_of(spec) if isinstance(part, specs.ComputerScorer)]
         # increment when the same files and commands grade differently
         version = 3 if any(part.report for part in parts) else 2
-        seconds = self.limits.model_dump(include={"grading_seconds"}, exclude_defaults=True)
+        limits = limits_of(task, self.limits, self.pool)
+        seconds = limits.model_dump(include={"grading_seconds"}, exclude_defaults=True)
         return {
             **({"grading": version, **seconds} if parts else {}),
             "scorer": spec.model_dump(mode="json", by_alias=True),
@@ -349,7 +355,7 @@ class TaskScorers:
             case specs.ComputerScorer():
                 if self.pool is None:
                     raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
-                limits = self.limits.changed(self.pool.block(task).limits)
+                limits = limits_of(task, self.limits, self.pool)
                 return ComputerGrader(spec, attempt, self.pool, root, limits)
             case _:
                 return partial(grade_answer, spec)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rollout_values import PLACES, make_task
 
 from skillopt_ci.computer.computer import ComputerSpec
-from skillopt_ci.config.rollout import AttemptLimits
+from skillopt_ci.config.rollout import AttemptLimits, ComputerBlock, LimitChanges
 from skillopt_ci.config.scorers import AllScorer, ComputerScorer, ExactScorer, F1Scorer, ScorerSpec
 from skillopt_ci.errors import UsageError
 from skillopt_ci.rollout.computer_pool import ComputerPool
@@ -21,6 +21,7 @@ from skillopt_ci.rollout.graders import TaskScorers, read_report
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.scorers.code import Functions
+from skillopt_ci.tasks.task import ComputerTask
 
 pytestmark = pytest.mark.integration
 
@@ -378,6 +379,10 @@ def test_a_grade_with_other_seconds_is_another():
     limited = ({}, {"steps": 3}, {"grading_seconds": 1})
     facts = [scorers_of(spec, **limits).facts(make_task("a")) for limits in limited]
     assert facts[0] == facts[1] != facts[2]
+    # also if all tasks have them
+    for_all = ComputerBlock(limits=LimitChanges(grading_seconds=1))
+    places = replace(PLACES, common=ComputerTask(for_all, {}))
+    assert scorers_of(spec, pool=places).facts(make_task("a")) == facts[2]
 
 
 PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
