@@ -204,17 +204,19 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
 def _check_plan(
     config: Config, sizes: plan.Sizes, selection: int, reader: RunReader | None, *, more_edits: bool
 ) -> Iterator[Finding]:
-    state, history = (reader.state, reader.history) if reader else (None, ())
-    last = plan.last_step(config, sizes, state, history)
+    state, history, edited = (
+        (reader.state, reader.history, reader.edited) if reader else (None, (), False)
+    )
+    last = plan.last_step(config, sizes, state, history, reopened=edited)
     whole = plan.total_steps(sizes.train, config.train)
     steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
     told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
-    if plan.all_solved(config, state):
+    if plan.all_solved(config, sizes, state) and not edited:
         told = "every selection task is solved, so no step is left"
     then = None
     if state is not None:
         told += f", {state.step} done"
-        then = _AFTER_TRAINING.get(upcoming(config, sizes, state, history).work)
+        then = _AFTER_TRAINING.get(upcoming(config, sizes, state, history, edited=edited).work)
     if sizes.selection < selection:
         told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
     if more_edits:

@@ -61,6 +61,12 @@ class RunReader:
     def skill_path(self) -> str:
         return self.state.skill
 
+    @property
+    def edited(self) -> bool:
+        """Whether the skill was changed since it was scored."""
+        skill = self.read(self.skill_path)
+        return skill is not None and sha256(skill) != self.state.current.sha256
+
     def step(self, number: int) -> StepRecord:
         """The evidence of a step; raises :class:`UsageError` if there is no such step."""
         record = self.folder.read_step(self.recorded, number)

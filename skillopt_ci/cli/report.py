@@ -27,7 +27,6 @@ from skillopt_ci.report.words import event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.sanitize import visible
-from skillopt_ci.skill.document import sha256
 from skillopt_ci.text import plural, score
 from skillopt_ci.util import write_atomically
 
@@ -116,9 +115,9 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     run = gather(reader)
     attempts, count = recorded_attempts(reader, run, redact)
     log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
-    versions, skill = [*_versions(run)], reader.read(reader.skill_path) or ""
-    if edited := sha256(skill) != run.state.current.sha256:
-        versions.append(Version("changed since, not scored yet", skill))
+    versions = [*_versions(run)]
+    if reader.edited:
+        versions.append(Version("changed since, not scored yet", run.skill))
     candidates = {}
     for view in newest(run):
         before, after = run.texts.get(view.made.skill_before), run.texts.get(view.made.skill_after)
@@ -127,7 +126,7 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     return Evidence(
         run=run,
         versions=tuple(versions),
-        edited=edited,
+        edited=reader.edited,
         candidates=candidates,
         meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
         attempts=attempts,

@@ -46,11 +46,9 @@ def status_command(settings: Globals) -> None:
     what = flying.name.lower() if flying else ""
     summary = reader.folder.read_summary(reader.read)
     run = RunView(reader.state, reader.history, summary=summary, commit=reader.commit)
-    skill = reader.read(reader.skill_path)
-    edited = skill is not None and sha256(skill) != reader.state.current.sha256
     if settings.json:
         next_work = {
-            "unscored": edited,
+            "unscored": reader.edited,
             "steps": coming and coming.total,
             "in_flight": {"what": what, "commit": commit} if what else None,
             "next": coming and ("verdict" if what else coming.work),
@@ -67,7 +65,7 @@ def status_command(settings: Globals) -> None:
         if taken_back(reader.history)
         else "which was changed by hand"
     )
-    first = f"measure the skill again, {why}; then " if edited else ""
+    first = f"measure the skill again, {why}; then " if reader.edited else ""
     if what:
         rows += [
             ("in flight", f"{what}: its candidate {commit[:10]} waits to be measured"),
@@ -91,7 +89,9 @@ def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
             return None
         splits = load_splits(tasks, loaded.root)
         config, splits = planned(loaded.config, splits, reader.state)
-        return upcoming(config, sizes_of(config, splits), reader.state, reader.history)
+        return upcoming(
+            config, sizes_of(config, splits), reader.state, reader.history, edited=reader.edited
+        )
     except SkilloptError:
         return None  # the run is read from git alone; what comes next is an extra
 

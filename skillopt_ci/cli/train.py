@@ -30,7 +30,7 @@ from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training import prefetcher, trainer
 from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
-from skillopt_ci.training.plan import all_solved, total_steps
+from skillopt_ci.training.plan import all_solved, sizes_of, total_steps
 from skillopt_ci.training.revert import take_back
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
@@ -147,7 +147,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 def _why_over(run: Run) -> str:
     state = run.folder.read_state(partial(run.ledger.read, newest(run.ledger)))
-    if all_solved(run.config, state):
+    solved = all_solved(run.config, sizes_of(run.config, run.splits), state)
+    if solved or (state is not None and not state.step):
         return "every selection task is solved, so no change can score higher"
     if state is not None and state.step < total_steps(len(run.splits.train), run.config.train):
         return "the budget has room for no further step"
@@ -359,12 +360,10 @@ def plan_command(settings: Globals, most: int) -> None:
     """
     with opened(settings) as run:
         outlook = prefetcher.look_ahead(run)
-    if outlook is None:
-        if settings.json:
-            print_json({"phase": "", "step": None, "attempts": 0, "matrix": {"shard": []}})
-        nothing_to_do(
-            "Nothing left to do: all epochs are trained, or there is nothing to learn at all."
-        )
+        if outlook is None:
+            if settings.json:
+                print_json({"phase": "", "step": None, "attempts": 0, "matrix": {"shard": []}})
+            nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
     names = [str(part) for part in prefetcher.shards(outlook, most)]
     attempts, purpose = len(outlook.attempts), _PURPOSES[outlook.phase].format(outlook)
     matrix = {"attempts": attempts, "matrix": {"shard": names}}

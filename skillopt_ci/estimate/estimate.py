@@ -13,6 +13,7 @@ from skillopt_ci.model.types import Account, Usage, summed
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
+from skillopt_ci.training.baseline import unscored
 from skillopt_ci.training.confirm import fewest_pairs
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.plan import (
@@ -92,7 +93,7 @@ class Estimate:
 def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -> Estimate:
     """Estimate what is left to do; of a ``candidate`` in flight, only its evaluation."""
     config, state, train = run.config, checkout.state, run.splits.train
-    sizes = _sizes(run, checkout)
+    sizes, tasks = _sizes(run, checkout), sizes_of(config, run.splits)
     if state is None:
         supposed, made, first, due = counts.assumed(config, None, (), ()), 0, 1, None
         # what the budget leaves is not known from calls yet
@@ -102,12 +103,14 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         solved, records = state.current.measurement.hard, step_records(run, checkout)
         supposed = counts.assumed(config, solved, checkout.history, records)
         made, first = len(attempts_so_far(run, checkout)), state.step + 1
-        due = completed_epoch(config, sizes_of(config, run.splits), state, checkout.history)
+        due = completed_epoch(config, tasks, state, checkout.history)
     situation = counts.Situation(
         train=len(train),
         selection=len(run.selection),
         test=len(run.test),
-        total_steps=last_step(planned, sizes_of(config, run.splits), state, checkout.history),
+        total_steps=last_step(
+            planned, tasks, state, checkout.history, reopened=bool(unscored(run, checkout))
+        ),
         judged=judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
@@ -187,9 +190,8 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model))
     dollars = part.cost_usd()
     cost = cost_text(None if dollars is None else dollars.likely)
-    asked, tokens = round(part.calls().likely), round(part.tokens().likely)
-    said = f"about {plural(asked, 'call')}, {tokens:,} tokens, {cost}"
-    return f"{said}; those that are cached cost nothing."
+    asked, tokens = plural(round(part.calls().likely), "call"), round(part.tokens().likely)
+    return f"about {asked}, {tokens:,} tokens, {cost}; those that are cached cost nothing."
 
 
 def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:

@@ -101,11 +101,12 @@ def judged(config: Config, tasks: Iterable[Task]) -> int:
     return max(questions, default=0)
 
 
-def all_solved(config: Config, state: State | None) -> bool:
-    """Whether training has reached a score that neither a step nor an epoch's end can raise."""
+def all_solved(config: Config, sizes: Sizes, state: State | None) -> bool:
+    """Whether no step or epoch's end can raise the score, if it is on as many tasks as now."""
     return (
         state is not None
         and state.step > 0
+        and len(state.current.measurement.asked) == sizes.selection
         and _gated(config)
         and no_score_is_higher(config, state.current)
     )
@@ -124,17 +125,18 @@ def last_step(
     state: State | None,
     history: Sequence[HistoryEntry],
     *,
-    asked: bool = False,
+    reopened: bool = False,
 ) -> int:
     """Number of the run's last step: the end of its epochs, or earlier.
 
-    A run ends once every selection task is solved, unless reviewers ``asked`` for something. It
-    also ends when the budget, less what the final tests need, cannot cover the largest possible
-    step: a planned end is better than an aborted step. Confirmation uses what is then left.
+    A run ends once every selection task is solved, unless it is ``reopened``: reviewers ask for
+    something, or the skill was edited and is not scored yet. It also ends when the budget, less
+    what the final tests need, cannot cover the largest possible step: a planned end is better than
+    an aborted step. Confirmation uses what is then left.
     """
     last = total_steps(sizes.train, config.train)
     done = 0 if state is None else state.step
-    if all_solved(config, state) and not asked:
+    if all_solved(config, sizes, state) and not reopened:
         return min(last, done)
     left = calls_left(config, sizes, state, history)
     if math.isinf(left):
@@ -341,7 +343,7 @@ def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
 
 def last_step_of(run: Run, checkout: Checkout) -> int:
     sizes, asked = sizes_of(run.config, run.splits), bool(unheard(run.notes, checkout.state))
-    return last_step(run.config, sizes, checkout.state, checkout.history, asked=asked)
+    return last_step(run.config, sizes, checkout.state, checkout.history, reopened=asked)
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
@@ -354,8 +356,8 @@ def completed_epoch(
     config: Config, sizes: Sizes, state: State, history: Sequence[HistoryEntry] = ()
 ) -> int | None:
     """The last completed epoch if its end is due and affordable; missed ends are not made up."""
-    optimizer = config.optimizer
-    if not (optimizer.use_slow_update or optimizer.use_meta_skill) or all_solved(config, state):
+    used = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
+    if not used or all_solved(config, sizes, state):
         return None
     completed = state.step // steps_per_epoch(sizes.train, config.train)
     fits = calls_left(config, sizes, state, history) >= _most_end_calls(config, sizes)

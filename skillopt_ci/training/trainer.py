@@ -35,6 +35,7 @@ from skillopt_ci.training.plan import (
     last_step,
     last_step_of,
     plan_step,
+    sizes_of,
 )
 from skillopt_ci.training.propose import propose
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
@@ -175,10 +176,12 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     elif decision is not None and decision.kept_notes is not None and notes is not None:
         skill = with_notes(skill, notes.appendix)
     done: dict[str, object]
-    if isinstance(work, StepPlan):
-        done, origin = {"step": work.step, "epoch": work.epoch}, f"step {work.step}"
+    if isinstance(record, StepRecord):
+        done, origin = {"step": record.step, "epoch": record.epoch}, f"step {record.step}"
+        heard = (note.id for note in record.proposal.reviewer_notes)
+        done["heard_notes"] = (*checkout.state.heard_notes, *heard)
     else:
-        done, origin = {"boundary": work}, f"end of epoch {work}"
+        done, origin = {"boundary": record.epoch}, f"end of epoch {record.epoch}"
     done |= decided_snapshots(decision, candidate.skill, record.step, origin)
     after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
     run.listen(Decided(after, record))
@@ -187,18 +190,19 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     decided = await asyncio.to_thread(
         commit_decision, run, checkout, replace(candidate, record=record), after, seconds
     )
-    if all_solved(run.config, decided.state):
-        told = f"All {len(run.selection)} selection tasks are solved, so training ends: "
-        more = f"harder or more selection tasks would show what else to learn.{unused_tasks(run)}"
-        run.observer(Note(told + more))
+    last, sizes = last_step_of(run, decided), sizes_of(run.config, run.splits)
+    if all_solved(run.config, sizes, decided.state) and decided.state.step >= last:
+        text = (
+            f"All {decided.state.current.measurement.n} measured selection tasks are solved, so "
+            f"training ends: harder or more would show what else to learn.{unused_tasks(run)}"
+        )
+        run.observer(Note(text))
     if isinstance(record, BoundaryRecord):
         run.observer(StageFinished("epoch end", "recorded"))
         return BoundaryOutcome(record, decided.commit, decided.state, seconds)
     assert decision is not None  # noqa: S101 - a step always has one
     run.observer(StageFinished("decide", "recorded"))
-    return StepOutcome(
-        record, decision, decided.commit, decided.state, last_step_of(run, decided), seconds
-    )
+    return StepOutcome(record, decision, decided.commit, decided.state, last, seconds)
 
 
 def _spent(meter: Meter) -> dict[str, object]:
@@ -323,11 +327,8 @@ def commit_decision(
         if record.basis_sha256 == run.basis_sha256:
             # else the configuration changed since it was proposed
             changes |= {"basis": run.basis, "kept": run.kept}
-        proposal = record.proposal
-        heard = (note.id for note in proposal.reviewer_notes)
-        changes["heard_notes"] = (*checkout.state.heard_notes, *heard)
-        facts: dict[str, object] = {"edits": proposal.change_count}
-        config_sha256 = proposal.config_sha256
+        facts: dict[str, object] = {"edits": record.proposal.change_count}
+        config_sha256 = record.proposal.config_sha256
         files: dict[str, str | None] = {run.folder.step(record.step): document(record)}
     else:
         facts = {"action": record.action, "reason": record.reason}
@@ -382,9 +383,9 @@ def _notes_event(
         skill,
         decision=kept,
         candidate=skill,
+        planned=0,
         step=record.step,
         epoch=record.epoch,
-        planned=0,
         config_sha256=record.proposal.config_sha256,
         simulated=record.simulated,
     )
@@ -431,16 +432,23 @@ class Upcoming:
 
 
 def upcoming(
-    config: Config, sizes: Sizes, state: State, history: Sequence[HistoryEntry]
+    config: Config,
+    sizes: Sizes,
+    state: State,
+    history: Sequence[HistoryEntry],
+    *,
+    edited: bool = False,
 ) -> Upcoming:
-    total = last_step(config, sizes, state, history)
+    """What comes next; if the skill was ``edited`` since it was scored, after its new score."""
+    total = last_step(config, sizes, state, history, reopened=edited)
     step = state.step + 1 if state.step < total else None
     due = completed_epoch(config, sizes, state, history)
     scheduled = config.schedule.slow_update == "scheduled"
     if due is not None and not (scheduled and step is not None):
         return Upcoming("epoch_end", total, step, due, scheduled)
     if step is not None:
-        stuck = state.step == 0 and no_score_is_higher(config, state.current)
+        stuck = not (state.step or edited) and no_score_is_higher(config, state.current)
         return Upcoming("nothing_to_learn" if stuck else "step", total, step, due, scheduled)
     tested = finished(history) or not config.evaluation.eval_test
-    return Upcoming("done" if tested else "finish", total, solved=all_solved(config, state))
+    solved = not edited and all_solved(config, sizes, state)
+    return Upcoming("done" if tested else "finish", total, solved=solved)

@@ -175,10 +175,18 @@ def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, 
     why, folder = "very selection task is solved", checkout.folder
     over = cli(folder, "run", "-o", "evaluation.eval_test=false")
     assert f"E{why}, so no change can score higher: 1 step in this run." in over.err
-    nothing = cli(folder, "step")
-    assert (nothing.code, f"Nothing left to do: e{why}" in nothing.err) == (3, True)
+    for words in (["step"], ["plan"], ["rollout", "--shard", "1/1"]):
+        nothing = cli(folder, *words)
+        assert (nothing.code, f"Nothing left to do: e{why}" in nothing.err) == (3, True)
     assert f"plan             e{why}, so no step is left, 1 done" in cli(folder, "check").out
     assert f"e{why}" in " ".join(cli(folder, "status").out.split())
+    # not of a score that does not hold any more
+    for changed in (("-o", "evaluation.sel_env_num=4"), ()):
+        if not changed:
+            checkout.commit("skills/SKILL.md", "# Changed\n", branch=BRANCH)
+        assert "4 steps in 2 epochs, 1 done" in cli(folder, "check", *changed).out
+        assert "step 2 of 4" in " ".join(cli(folder, "status", *changed).out.split())
+        assert "Next step" in cli(folder, "estimate", *changed).out
 
 
 TESTED = ("-o", "evaluation.eval_test=true")

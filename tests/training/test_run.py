@@ -1,9 +1,11 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Thread
 
 import pytest
+from training_runs import train_all
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.model.types import total
@@ -11,7 +13,8 @@ from skillopt_ci.progress import Event, Note, Observer, StageFinished
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.plan import sizes_of
-from skillopt_ci.training.trainer import Upcoming, upcoming
+from skillopt_ci.training.review_comments import ReviewerNote
+from skillopt_ci.training.trainer import Outcome, Upcoming, upcoming
 from tests.conftest import BRANCH, CANDIDATE, EPOCH_ENDS, RULES, Checkout, Workshop
 
 
@@ -325,15 +328,18 @@ def test_a_schedule_of_its_own_is_told_beside_the_step(checkout):
     assert foretold(checkout, *SCHEDULED).work == "finish"
 
 
-def test_a_run_ends_once_every_selection_task_is_solved(checkout, model_server):
+@pytest.mark.parametrize("notes", [(), (ReviewerNote("review-7", "wen", "Say what kind d is."),)])
+def test_a_run_ends_once_every_selection_task_is_solved(checkout, model_server, notes):
     checkout.commit("skills/SKILL.md", f"# Items\n\n{rules_of('abc')}")
     model_server.plan = [RULES["d"]]
     settings, events = (*EPOCH_ENDS, "evaluation.sel_env_num=4"), list[Event]()
-    (outcome,) = checkout.run(*settings, observer=events.append)
+    noted, outcomes = replace(checkout.session(*settings), notes=notes), list[Outcome]()
+    asyncio.run(train_all(replace(noted, observer=events.append), outcomes.append))
+    (outcome,) = outcomes
     assert checkout.kinds() == ["start", "step"]
     assert (outcome.total, checkout.state().current.measurement.score) == (1, 1.0)
     told = [event.text for event in events if isinstance(event, Note)]
-    assert told[-1].startswith("All 4 selection tasks are solved, so training ends")
+    assert told[-1].startswith("All 4 measured selection tasks are solved, so training ends")
     assert told[-1].endswith(" To use all 8 of them, set evaluation.sel_env_num: 0.")
     # nor is the next batch prefetched
     under_it = [prompt for prompt in model_server.prompts if RULES["d"] in prompt]
