@@ -92,13 +92,14 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
     ``fresh`` asks the remote first. RepositoryError if the run has not started or is ambiguous.
     """
     start, git, name = settings.cwd, Git(), settings.run
-    file = settings.config_file
+    file, how = settings.config_file, "step` and the configuration that has this run"
     # a configuration that is merely there may know nothing of the run
     if settings.config != DEFAULT_CONFIG or (
         file.is_file() and (name is None or name in run_names(file, settings.cwd))
     ):
         loaded = load_configured(settings)
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
+        how = f"step{settings.same_run}`"
     if name is None:
         names = runs(settings.cwd)
         if len(names) != 1:
@@ -120,7 +121,7 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
         raise RepositoryError(
             f"Run '{name}' has not started: there is no {folder.state} on skillopt/{name} "
             f"or {ledger.base}.",
-            hint=f"Start it with `skillopt-ci step --run {name}`.",
+            hint=f"Start it with `skillopt-ci {how}.",
         )
     flying = candidate(ledger)
     return RunReader(ledger, commit, state, folder.read_history(read), flying.sha if flying else "")
@@ -267,10 +268,10 @@ def find_skill(source: Run | RunReader, word: str, settings: Globals) -> NamedSk
         }
         text: str | None = read(paths[word])
         if text is None:
-            run = source.folder.run
+            run, same = source.folder.run, settings.same_run
             raise UsageError(
                 f"Run {run!r} has no {word} skill: there is no {paths[word]} in {commit[:10]}.",
-                hint="" if started else f"Run `skillopt-ci step --run {run}`, or name a file.",
+                hint="" if started else f"Run `skillopt-ci step{same}`, or name a file.",
             )
     elif file.is_file():
         try:

@@ -242,12 +242,15 @@ def replay_command(settings: Globals) -> None:
     reader = open_reader(settings)
     rows = [*_replayed(reader), *_replayed_confirmations(reader)]
     wrong = [name for name, _, _, outcome in rows if outcome.startswith("differs")]
-    if settings.json:
-        print_json([dict(zip(_REPLAY_HEADINGS, row, strict=True)) for row in rows])
-    else:
+    verdicts = [dict(zip(_REPLAY_HEADINGS, row, strict=True)) for row in rows]
+    if not settings.json:
         print_table(settings, _REPLAY_HEADINGS, rows, _title(reader), ("tasks", "recorded"))
     if wrong:
-        raise RepositoryError(f"The records do not support the verdict on {', '.join(wrong)}.")
+        error = RepositoryError(f"The records do not support the verdict on {', '.join(wrong)}.")
+        error.details = {"verdicts": verdicts}
+        raise error
+    if settings.json:
+        print_json(verdicts)
 
 
 _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")

@@ -362,3 +362,6 @@ def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
     assert found.code == ExitCode.USAGE
     assert "The records do not support the verdict on step 1." in found.err
     assert "differs: " in found.out
+    told = cli(done, "replay", "--json").json  # one object, as of every command that fails
+    assert (told["error"]["type"], told["exit_code"]) == ("RepositoryError", ExitCode.USAGE)
+    assert "differs: " in told["verdicts"][0]["replayed"]
