@@ -85,8 +85,8 @@ def eval_command(
         for name, one in zip(names, arms, strict=True):
             for line in terminal.remarks(one.summary, all_of_them=verbose):
                 click.echo(f"{name}: {harmless_line(line)}", file=settings.people)
-        first = harmless_line(result.skills[0].skill.name)
-        for other, found in ((first, result.difference), (names[0], result.worth)):
+        # of two skills, the first is the last but one
+        for other, found in ((names[-len(words)], result.difference), (names[0], result.worth)):
             if found is not None:
                 click.echo(
                     f"{names[-1]} minus {other}, on the same {plural(found.n, 'task')}: "
@@ -246,8 +246,7 @@ def trace_command(
         return
     colour = wants_colour(sys.stdout, settings.environ)
     for heading, text in terminal.trace_lines(found, whole=whole):
-        head = harmless_line(heading)
-        click.echo(click.style(head, bold=True) if colour else head)
+        click.echo(click.style(harmless_line(heading), bold=True), color=colour)
         click.echo(textwrap.indent(harmless(text), "  ") + "\n")
 
 
@@ -268,11 +267,11 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
     that is equally good, worse or better, with your selection tasks and with more of them.
     """
     with opened(settings) as run:
-        price = estimate_measuring(run, find_checkout(run, run.ledger.sync(), publish=False), draws)
+        position, text = run.ledger.sync(), find_skill(run, skill, settings).text
+        price = estimate_measuring(run, find_checkout(run, position, publish=False), draws)
         made = draws * run.config.rollout.attempts
         if settings.verbosity >= 0:
             click.echo(f"{made} attempts at each selection task: {price}", err=True)
-        text = find_skill(run, skill, settings).text
         found = asyncio.run(offline_eval.calibrate(run, text, effect, draws))
     if settings.json:
         print_json(asdict(found))

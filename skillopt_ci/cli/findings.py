@@ -121,7 +121,7 @@ async def _ask_role(
         began = time.monotonic()
         reply = await router.for_work("doctor", Meter(clock=time.monotonic)).complete(request)
     seconds, part, usage = time.monotonic() - began, f"model.{role}", reply.usage
-    used = f"{plural(usage.tokens, 'token')}, {cost_text(usage.cost_usd)}"
+    used = f"{plural(usage.tokens, 'token')}, cost {cost_text(usage.cost_usd)}"
     found = [Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})")]
     try:
         if config.provider != "simulated":  # whose mistakes are wanted

@@ -165,8 +165,7 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
         click.echo()
         colour = wants_colour(sys.stdout, settings.environ)
         for line in record.proposal.diff.splitlines():
-            shown = harmless(line)
-            click.echo(click.style(shown, fg=_COLOURS.get(line[:1])) if colour else shown)
+            click.echo(click.style(harmless(line), fg=_COLOURS.get(line[:1])), color=colour)
 
 
 @command()
@@ -210,8 +209,7 @@ def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
         spans = (f"{opening}{one.text}{closing}" if one.changed else one.text for one in row.spans)
         lines.append((row.kind, f"{row.sign} {harmless(''.join(spans))}"))
     for kind, line in lines:
-        shown = click.style(line, fg=_COLOURS.get(kind)) if colour else line
-        click.echo(shown, file=settings.people)
+        click.echo(click.style(line, fg=_COLOURS.get(kind)), settings.people, color=colour)
 
 
 @command()

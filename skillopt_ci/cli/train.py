@@ -366,9 +366,8 @@ def plan_command(settings: Globals, most: int) -> None:
             nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
     names = [str(part) for part in prefetcher.shards(outlook, most)]
     attempts, purpose = len(outlook.attempts), _PURPOSES[outlook.phase].format(outlook)
-    matrix = {"attempts": attempts, "matrix": {"shard": names}}
     settings.tell(
-        {"phase": outlook.phase, "step": outlook.step, **matrix},
+        {**pick(outlook, "phase step"), "attempts": attempts, "matrix": {"shard": names}},
         f"{plural(attempts, 'attempt')} {purpose}, in {plural(len(names), 'shard')}: "
         f"{', '.join(names)}",
     )

@@ -190,8 +190,9 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model))
     dollars = part.cost_usd()
     cost = cost_text(None if dollars is None else dollars.likely)
-    asked, tokens = plural(round(part.calls().likely), "call"), round(part.tokens().likely)
-    return f"about {asked}, {tokens:,} tokens, {cost}; those that are cached cost nothing."
+    asked, tokens = round(part.calls().likely), round(part.tokens().likely)
+    said = f"about {plural(asked, 'call')}, {tokens:,} tokens, cost {cost}"
+    return f"{said}; those that are cached cost nothing."
 
 
 def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:

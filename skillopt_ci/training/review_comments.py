@@ -79,6 +79,6 @@ def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
         raise UsageError(f"The notes in {file} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, first["loc"])) or "the file"
         raise UsageError(f"{file}: not reviewers' notes: {where}: {first['msg']}") from error
     return content.notes

@@ -180,7 +180,7 @@ def test_events_can_be_switched_off(cli, fresh):
 
 def test_calibrate_says_how_often_the_gate_errs(cli, trained):
     done = cli(trained, "calibrate", "--draws", "3", "-o", "rollout.attempts=2")
-    price = r"6 attempts at each selection task: about 96 calls, [\d,]+ tokens, \$0\.00; .*"
+    price = r"6 attempts at each selection task: about 96 calls, [\d,]+ tokens, cost \$0\.00; .*"
     assert re.search(price, done.err)
     assert "on 16 selection tasks (simulated models): each attempted 6 times" in done.out
     assert "Of 6 comparisons of the skill with itself the gate took" in done.out

@@ -52,6 +52,12 @@ def test_what_cannot_work_is_told_with_its_remedy(cli, git, request, folder, wor
     assert state() == before
 
 
+def test_a_skill_that_is_not_there_is_refused_before_its_price_is_told(cli, trained):
+    told = cli(trained, "calibrate", "nope").err
+    assert "'nope' names no skill" in told
+    assert "attempts at each" not in told
+
+
 def test_links_that_lead_to_each_other_are_told(cli, fresh, edit):
     for link in ("loop", "tasks/loop"):
         (fresh / link).symlink_to("loop")
