@@ -168,8 +168,9 @@ def test_notes_survive_their_file(tmp_path):
 def test_a_file_of_something_else_or_none_is_refused_by_its_name(tmp_path, content):
     if content is not None:
         (tmp_path / "notes.json").write_text(content, encoding="utf-8")
-    with pytest.raises(UsageError, match=r"notes\.json"):
+    with pytest.raises(UsageError, match=r"notes\.json") as told:
         read_notes(tmp_path / "notes.json")
+    assert ": :" not in str(told.value)
 
 
 def test_notes_that_no_step_could_read_are_not_written(tmp_path):
