@@ -211,12 +211,11 @@ def _check_plan(
     whole = plan.total_steps(sizes.train, config.train)
     steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
     told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
-    if plan.all_solved(config, sizes, state) and not edited:
-        told = "every selection task is solved, so no step is left"
     then = None
     if state is not None:
-        told += f", {state.step} done"
-        then = _AFTER_TRAINING.get(upcoming(config, sizes, state, history, edited=edited).work)
+        coming = upcoming(config, sizes, state, history, edited=edited)
+        told = f"{coming.why or told}, {state.step} done"
+        then = _AFTER_TRAINING.get(coming.work)
     if sizes.selection < selection:
         told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
     if more_edits:

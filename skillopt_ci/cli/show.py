@@ -109,17 +109,11 @@ def _sentence(coming: Upcoming) -> str:
             by = "`slow-update`" if coming.scheduled else "`step` or `run`"
             return f"the end of epoch {coming.epoch_end}{then}, by {by}"
         case "finish":
-            return f"the tests and the summary, by `run` or `finish`; {_all_done(coming)}"
+            return f"the tests and the summary, by `run` or `finish`; {coming.why}"
         case "nothing_to_learn":
             return "nothing: the skill solves every selection task before any training"
         case "done":
-            return f"nothing: {_all_done(coming)}"
-
-
-def _all_done(coming: Upcoming) -> str:
-    if coming.solved:
-        return "every selection task is solved"
-    return "the one step is done" if coming.total == 1 else f"all {coming.total} steps are done"
+            return f"nothing: {coming.why}"
 
 
 @command()

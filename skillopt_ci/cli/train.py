@@ -30,7 +30,7 @@ from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training import prefetcher, trainer
 from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
-from skillopt_ci.training.plan import all_solved, sizes_of, total_steps
+from skillopt_ci.training.plan import sizes_of, why_over
 from skillopt_ci.training.revert import take_back
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
@@ -147,12 +147,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 def _why_over(run: Run) -> str:
     state = run.folder.read_state(partial(run.ledger.read, newest(run.ledger)))
-    solved = all_solved(run.config, sizes_of(run.config, run.splits), state)
-    if solved or (state is not None and not state.step):
-        return "every selection task is solved, so no change can score higher"
-    if state is not None and state.step < total_steps(len(run.splits.train), run.config.train):
-        return "the budget has room for no further step"
-    return "all epochs are trained"
+    assert state is not None  # noqa: S101 - or a step would be left
+    return why_over(run.config, sizes_of(run.config, run.splits), state)
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:

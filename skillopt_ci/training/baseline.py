@@ -16,10 +16,10 @@ from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import seen_path, unloadable
 from skillopt_ci.text import score
-from skillopt_ci.training.gate import PERFECT, no_score_is_higher
+from skillopt_ci.training.gate import PERFECT
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.memory import measured_before, warn_of_trained
-from skillopt_ci.training.review_comments import unheard
+from skillopt_ci.training.plan import last_step_of
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Checkout,
@@ -37,14 +37,9 @@ from skillopt_ci.training.state import (
 NEARLY = 0.95
 
 
-def learns_nothing(run: Run, checkout: ScoredCheckout) -> bool:
-    """Whether the first step cannot accept any candidate and no reviewer's note is waiting."""
-    untouched = checkout.state.step == 0 and not unheard(run.notes, checkout.state)
-    return untouched and no_score_is_higher(run.config, checkout.state.current)
-
-
 def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
-    if not learns_nothing(run, checkout):
+    """Raise NothingToLearn if the run ends before its first step."""
+    if checkout.state.step or last_step_of(run, checkout):
         return
     measured = checkout.state.current.measurement
     unmeasured = f" that were measured ({len(measured.errors)} were not)" if measured.errors else ""

@@ -102,14 +102,14 @@ def judged(config: Config, tasks: Iterable[Task]) -> int:
 
 
 def all_solved(config: Config, sizes: Sizes, state: State | None) -> bool:
-    """Whether no step or epoch's end can raise the score, if it is on as many tasks as now."""
-    return (
-        state is not None
-        and state.step > 0
-        and len(state.current.measurement.asked) == sizes.selection
-        and _gated(config)
-        and no_score_is_higher(config, state.current)
-    )
+    """Whether no step or epoch's end can raise the score, if it is on as many tasks as now.
+
+    Before the first step, that is so even if the guidance of epochs' ends needs no gate.
+    """
+    if state is None or not no_score_is_higher(config, state.current):
+        return False
+    same = len(state.current.measurement.asked) == sizes.selection
+    return same and (state.step == 0 or _gated(config))
 
 
 def _gated(config: Config) -> bool:
@@ -164,6 +164,15 @@ def last_step(
             break
         step += 1
     return min(last, max(step, done + 1))
+
+
+def why_over(config: Config, sizes: Sizes, state: State) -> str:
+    """Why no step is left."""
+    if all_solved(config, sizes, state):
+        return "every selection task is solved, so no change can score higher"
+    if state.step < total_steps(sizes.train, config.train):
+        return "the budget has room for no further step"
+    return "all epochs are trained"
 
 
 def likely_calls(config: Config, sizes: Sizes) -> float:

@@ -27,7 +27,7 @@ from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.baseline import as_scored, best_text, learns_nothing, unscored
+from skillopt_ci.training.baseline import as_scored, best_text, unscored
 from skillopt_ci.training.evaluate import first_attempts, known_measurement
 from skillopt_ci.training.measure import next_rounds, rounds
 from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shuffled
@@ -200,7 +200,7 @@ def look_beyond(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) ->
 
 def _rollout(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Outlook | None:
     step, each = checkout.state.step + 1, run.config.rollout.attempts
-    if step > last_step_of(run, checkout) or learns_nothing(run, checkout):
+    if step > last_step_of(run, checkout):
         return None
     plan = plan_step(run.splits.train, run.config.train, step)
     tasks = (task for batch in plan.batches for task in batch.tasks)

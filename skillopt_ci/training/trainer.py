@@ -24,7 +24,6 @@ from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training.baseline import ensure_scored, refuse_to_learn_nothing, unused_tasks
 from skillopt_ci.training.confirm import ensure_confirmed
 from skillopt_ci.training.evaluate import evaluate
-from skillopt_ci.training.gate import no_score_is_higher
 from skillopt_ci.training.memory import conclusion_of, step_records
 from skillopt_ci.training.plan import (
     Sizes,
@@ -36,6 +35,7 @@ from skillopt_ci.training.plan import (
     last_step_of,
     plan_step,
     sizes_of,
+    why_over,
 )
 from skillopt_ci.training.propose import propose
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
@@ -248,11 +248,13 @@ def next_work(
         if candidate is None:
             return due
         run.observer(Note(f"The end of epoch {due} waits for the step in flight."))
-    step = checkout.state.step + 1
-    if only_epoch_end or (candidate is None and step > last_step_of(run, checkout)):
+    if only_epoch_end:
         return None
+    step = checkout.state.step + 1
     if candidate is None:
         refuse_to_learn_nothing(run, checkout)
+        if step > last_step_of(run, checkout):
+            return None
     return plan_step(run.splits.train, run.config.train, step)
 
 
@@ -420,7 +422,7 @@ NextWork = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
 class Upcoming:
     """The next work in a run of ``total`` steps; a ``scheduled`` epoch's end waits.
 
-    ``solved``: nothing is left because every selection task is solved.
+    ``why`` says why no step is left.
     """
 
     work: NextWork
@@ -428,7 +430,7 @@ class Upcoming:
     step: int | None = None
     epoch_end: int | None = None
     scheduled: bool = False
-    solved: bool = False
+    why: str = ""
 
 
 def upcoming(
@@ -447,8 +449,9 @@ def upcoming(
     if due is not None and not (scheduled and step is not None):
         return Upcoming("epoch_end", total, step, due, scheduled)
     if step is not None:
-        stuck = not (state.step or edited) and no_score_is_higher(config, state.current)
-        return Upcoming("nothing_to_learn" if stuck else "step", total, step, due, scheduled)
+        return Upcoming("step", total, step, due, scheduled)
+    why = why_over(config, sizes, state)
+    if state.step == 0:
+        return Upcoming("nothing_to_learn", total, why=why)
     tested = finished(history) or not config.evaluation.eval_test
-    solved = not edited and all_solved(config, sizes, state)
-    return Upcoming("done" if tested else "finish", total, solved=solved)
+    return Upcoming("done" if tested else "finish", total, why=why)

@@ -78,7 +78,7 @@ TESTED = ("-o", "evaluation.eval_test=true")
 @pytest.mark.parametrize(
     ("options", "sentence", "work"),
     [
-        ((), "nothing: all 2 steps are done", "done"),
+        ((), "nothing: all epochs are trained", "done"),
         (MORE, "step 3 of 4, by `step` or `run`", "step"),
         (ENDS, "the end of epoch 1, then step 3 of 4, by `step` or `run`", "epoch_end"),
         (ENDS[2:], "the end of epoch 1, by `step` or `run`", "epoch_end"),
@@ -88,7 +88,11 @@ TESTED = ("-o", "evaluation.eval_test=true")
             "step",
         ),
         (SCHEDULED[2:], "the end of epoch 1, by `slow-update`", "epoch_end"),
-        (TESTED, "the tests and the summary, by `run` or `finish`; all 2 steps are done", "finish"),
+        (
+            TESTED,
+            "the tests and the summary, by `run` or `finish`; all epochs are trained",
+            "finish",
+        ),
     ],
 )
 def test_what_is_next_is_said_where_the_configuration_is(cli, trained, options, sentence, work):
@@ -98,7 +102,7 @@ def test_what_is_next_is_said_where_the_configuration_is(cli, trained, options, 
 
 def test_a_finished_run_has_nothing_next(cli, finished):
     ends = ("-o", "optimizer.use_slow_update=true")
-    assert next_said(cli(finished, "status", *TESTED, *ends)) == "nothing: all 2 steps are done"
+    assert next_said(cli(finished, "status", *TESTED, *ends)) == "nothing: all epochs are trained"
 
 
 def test_without_the_configuration_nothing_is_guessed(cli, done, git):

@@ -178,7 +178,10 @@ def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, 
     for words in (["step"], ["plan"], ["rollout", "--shard", "1/1"]):
         nothing = cli(folder, *words)
         assert (nothing.code, f"Nothing left to do: e{why}" in nothing.err) == (3, True)
-    assert f"plan             e{why}, so no step is left, 1 done" in cli(folder, "check").out
+    assert (
+        f"plan             e{why}, so no change can score higher, 1 done"
+        in cli(folder, "check").out
+    )
     assert f"e{why}" in " ".join(cli(folder, "status").out.split())
     # not of a score that does not hold any more
     for changed in (("-o", "evaluation.sel_env_num=4"), ()):

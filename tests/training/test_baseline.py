@@ -17,6 +17,7 @@ from skillopt_ci.training.review_comments import ReviewerNote
 from skillopt_ci.training.state import ScoredCheckout
 from tests.conftest import BRANCH, SKILL, tasks
 
+FOUR = "evaluation.sel_env_num=4"
 NOTE = ReviewerNote(id="review-1", author="ada", text="Be brief.")
 
 
@@ -36,16 +37,20 @@ def standing(measurement: Measurement, **changes: Any) -> ScoredCheckout:
 
 def test_all_solved_is_nothing_to_learn_and_says_what_to_do(checkout):
     with pytest.raises(NothingToLearn, match="all 4 selection tasks are solved") as refusal:
-        baseline.refuse_to_learn_nothing(checkout.session(), standing(measured(4, 4)))
+        baseline.refuse_to_learn_nothing(checkout.session(FOUR), standing(measured(4, 4)))
     assert refusal.value.exit_code is ExitCode.NOTHING_TO_DO
-    assert "Put harder tasks" in (refusal.value.hint or "")
+    hint = refusal.value.hint or ""
+    assert hint.startswith("Put harder tasks")
+    assert hint.endswith(" To use all 8 of them, set evaluation.sel_env_num: 0.")
 
 
 def test_what_was_not_measured_is_not_called_solved(checkout):
     some = measured(4, 4, errors=("s8", "s9"))
     message = r"all 4 selection tasks that were measured \(2 were not\) are solved"
     with pytest.raises(NothingToLearn, match=message):
-        baseline.refuse_to_learn_nothing(checkout.session(), standing(some))
+        baseline.refuse_to_learn_nothing(
+            checkout.session("evaluation.sel_env_num=6"), standing(some)
+        )
 
 
 @pytest.mark.parametrize(
@@ -54,15 +59,14 @@ def test_what_was_not_measured_is_not_called_solved(checkout):
     ids=["one unsolved", "none solved", "errors only"],
 )
 def test_anything_else_is_trained_on(checkout, measurement):
-    session, start = checkout.session(), standing(measurement)
-    baseline.refuse_to_learn_nothing(session, start)
-    assert not baseline.learns_nothing(session, start)
+    baseline.refuse_to_learn_nothing(checkout.session(FOUR), standing(measurement))
 
 
 def test_a_reviewer_who_asks_for_something_is_heard(checkout):
-    session = replace(checkout.session(), notes=(NOTE,))
-    assert not baseline.learns_nothing(session, standing(measured(4, 4)))
-    assert baseline.learns_nothing(session, standing(measured(4, 4), heard_notes=(NOTE.id,)))
+    session = replace(checkout.session(FOUR), notes=(NOTE,))
+    baseline.refuse_to_learn_nothing(session, standing(measured(4, 4)))
+    with pytest.raises(NothingToLearn):
+        baseline.refuse_to_learn_nothing(session, standing(measured(4, 4), heard_notes=(NOTE.id,)))
 
 
 @pytest.mark.parametrize(
