@@ -186,7 +186,7 @@ def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, 
     # not of a score that does not hold any more
     for changed in (("-o", "evaluation.sel_env_num=4"), ()):
         if not changed:
-            checkout.commit("skills/SKILL.md", "# Changed\n", branch=BRANCH)
+            checkout.commit("skills/SKILL.md", "# Changed\n", branch="skillopt/demo")
         assert "4 steps in 2 epochs, 1 done" in cli(folder, "check", *changed).out
         assert "step 2 of 4" in " ".join(cli(folder, "status", *changed).out.split())
         assert "Next step" in cli(folder, "estimate", *changed).out
