@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +22,6 @@ from skillopt_ci.confinement import current
 from skillopt_ci.errors import ConfigError, TaskFileError, UsageError
 from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.git.process import Git
-from skillopt_ci.git.refs import toplevel
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
 from skillopt_ci.prompts.library import Prompts
@@ -65,8 +63,8 @@ def read_tasks(
         try:
             return load_splits(config.tasks, root), None
         except TaskFileError as error:
-            if error.file and not error.file.is_file() and (add := sparse_remedy(root, error.file)):
-                error.hint = f"This sparse checkout leaves it out: {add}"
+            if error.file and not_checked_out(root, error.file):
+                error.hint = "It is in git: get it with `git restore` or `git sparse-checkout add`."
             raise
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
     # Imported late: bridges are large, and few runs have one.
@@ -83,14 +81,9 @@ def read_tasks(
     return Splits(*named.values()), environment
 
 
-def sparse_remedy(root: Path, file: Path) -> str:
-    """How to get what a sparse checkout leaves out; empty if that is not why it is missing."""
-    listed = Git(root).attempt("ls-files", "-t", "-z", "--full-name", "--", str(file)).text
-    if not (names := [one[2:] for one in listed.split("\0") if one.startswith("S ")]):
-        return ""
-    # a file at the top, which only a checkout by patterns leaves out, has no folder to add
-    wanted = os.path.commonpath(map(os.path.dirname, names)) or f"/{names[0]}"
-    return shlex.join(("git", "-C", str(toplevel(root)), "sparse-checkout", "add", wanted))
+def not_checked_out(folder: Path, file: Path) -> bool:
+    """Whether git has the file, and this checkout does not."""
+    return not file.is_file() and bool(Git(folder).attempt("ls-files", "--", str(file)).text)
 
 
 def unconfined_programs(

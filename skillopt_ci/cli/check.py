@@ -271,9 +271,9 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
     try:
         text = read_text(file)
     except OSError as error:
-        if remedy := build.sparse_remedy(loaded.root, file):
-            text = f"{name} is not in this sparse checkout; training reads it from the commit"
-            yield Finding("skill", "warning", f"{text}\nTo check it too: {remedy}")
+        if build.not_checked_out(loaded.root, file):
+            text = f"{name} is in git, but not in this checkout: training reads it from the commit"
+            yield Finding("skill", "warning", text)
         else:
             other = None if file.exists() else existing_skill(loaded.root)
             meant = "" if other is None else f"\nDid you mean {other}?"

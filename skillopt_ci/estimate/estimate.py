@@ -13,18 +13,10 @@ from skillopt_ci.model.types import Account, Usage, summed
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
+from skillopt_ci.training import plan
 from skillopt_ci.training.baseline import unscored
 from skillopt_ci.training.confirm import fewest_pairs
 from skillopt_ci.training.memory import step_records
-from skillopt_ci.training.plan import (
-    ANALYSTS,
-    completed_epoch,
-    judged,
-    last_step,
-    plan_step,
-    sizes_of,
-    total_steps,
-)
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Candidate, Checkout, finished
@@ -93,7 +85,7 @@ class Estimate:
 def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -> Estimate:
     """Estimate what is left to do; of a ``candidate`` in flight, only its evaluation."""
     config, state, train = run.config, checkout.state, run.splits.train
-    sizes, tasks = _sizes(run, checkout), sizes_of(config, run.splits)
+    sizes, tasks = _sizes(run, checkout), plan.sizes_of(config, run.splits)
     if state is None:
         supposed, made, first, due = counts.assumed(config, None, (), ()), 0, 1, None
         # what the budget leaves is not known from calls yet
@@ -103,30 +95,30 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         solved, records = state.current.measurement.hard, step_records(run, checkout)
         supposed = counts.assumed(config, solved, checkout.history, records)
         made, first = len(attempts_so_far(run, checkout)), state.step + 1
-        due = completed_epoch(config, tasks, state, checkout.history)
+        due = plan.completed_epoch(config, tasks, state, checkout.history)
     situation = counts.Situation(
         train=len(train),
         selection=len(run.selection),
         test=len(run.test),
-        total_steps=last_step(
+        total_steps=plan.last_step(
             planned, tasks, state, checkout.history, reopened=bool(unscored(run, checkout))
         ),
-        judged=judged(config, (*train, *run.selection)),
+        judged=plan.judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
     forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
-    epoch = min(epochs, (first - 1) // (total_steps(len(train), config.train) // epochs) + 1)
+    epoch = min(epochs, (first - 1) // (plan.total_steps(len(train), config.train) // epochs) + 1)
     begin = [] if state else [forecast.start()]
     steps, of_epoch, works = list[Calls](), [*begin], [*begin]
     for number in range(1, situation.total_steps + 1):
-        plan, own = plan_step(train, config.train, number), list[Calls]()
+        coming, own = plan.plan_step(train, config.train, number), list[Calls]()
         if number >= first:
-            own.append(forecast.step(plan))
+            own.append(forecast.step(coming))
             steps += own
-        if plan.is_last_of_epoch and (number >= first or plan.epoch == due):
-            own.append(forecast.epoch_end(plan.epoch))
+        if coming.is_last_of_epoch and (number >= first or coming.epoch == due):
+            own.append(forecast.epoch_end(coming.epoch))
         works += own
-        of_epoch += own if plan.epoch == epoch else []
+        of_epoch += own if coming.epoch == epoch else []
     if candidate is not None and works:
         whole, left = works[0], {counts.SELECTION: works[0].get(counts.SELECTION, Range())}
         steps, of_epoch, works = (
@@ -185,7 +177,7 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     calls = counts.in_calls(
         {counts.SELECTION: Range(made, made, made)},
         counts.assumed(run.config, None, (), ()).calls,
-        judged(run.config, run.selection),
+        plan.judged(run.config, run.selection),
     )
     part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model))
     dollars = part.cost_usd()
@@ -252,7 +244,7 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
         return config
     sizes, prices = _assumed_sizes(config, tasks, prompts, skill), tariffs(config.model)
     once = Range(1, 1, 1)
-    calls_of = {counts.ROLLOUT: once, counts.JUDGE: once * judged(config, tasks)}
+    calls_of = {counts.ROLLOUT: once, counts.JUDGE: once * plan.judged(config, tasks)}
     attempt = _part("attempt", calls_of, sizes, prices)
     question = _part("question", {counts.ANALYST: once}, sizes, prices)
     bought = [] if limits.calls is None else [(limits.calls, False)]
@@ -264,7 +256,7 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     for limit, of_attempt, of_question in amounts:
         if limit is not None and of_attempt:
             costly = of_question > _COSTLY * of_attempt
-            made = _ATTEMPTS_PER_QUESTION * (ANALYSTS if costly else 1)
+            made = _ATTEMPTS_PER_QUESTION * (plan.ANALYSTS if costly else 1)
             calls = made * attempt.calls().likely + 1
             bought.append((int(limit / (made * of_attempt + of_question) * calls), costly))
     most, costly = min(bought, default=(None, False))

@@ -34,6 +34,7 @@ from skillopt_ci.training.plan import (
     analyst_budget,
     decide_learning_rate,
     edit_budget,
+    last_step_of,
     lr_control,
 )
 from skillopt_ci.training.replies import Reflection, Suggestion
@@ -50,7 +51,7 @@ from skillopt_ci.training.update import Updated, take_notes, update, update_mode
 
 
 async def propose(
-    run: Run, checkout: Checkout, plan: StepPlan, total: int, models: OpenModels
+    run: Run, checkout: Checkout, plan: StepPlan, models: OpenModels
 ) -> tuple[str, ProposalRecord]:
     """Make the step's candidate from the training tasks of ``plan``; return it and its record."""
     optimizer, skill = run.config.optimizer, checkout.skill
@@ -76,7 +77,7 @@ async def propose(
         run.observer(Note(text, level="warning"))
     reflections = [reflection for one in worked for reflection in one.reflections]
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
-    limit = edit_budget(optimizer, plan.step, total)
+    limit = edit_budget(optimizer, plan.step, last_step_of(run, checkout))
     rate, undecided = None, None
     if lr_control(optimizer) == "autonomous" and merged.edits:
         rate, undecided = await decide_learning_rate(

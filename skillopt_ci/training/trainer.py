@@ -21,22 +21,11 @@ from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading, with_notes
+from skillopt_ci.training import plan
 from skillopt_ci.training.baseline import ensure_scored, refuse_to_learn_nothing, unused_tasks
 from skillopt_ci.training.confirm import ensure_confirmed
 from skillopt_ci.training.evaluate import evaluate
 from skillopt_ci.training.memory import conclusion_of, step_records
-from skillopt_ci.training.plan import (
-    Sizes,
-    StepPlan,
-    all_solved,
-    boundary_due,
-    completed_epoch,
-    last_step,
-    last_step_of,
-    plan_step,
-    sizes_of,
-    why_over,
-)
 from skillopt_ci.training.propose import propose
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
@@ -164,7 +153,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     checkout, candidate = await prepare(run)
     if (work := next_work(run, checkout, candidate, only_epoch_end=only_epoch_end)) is None:
         return None
-    name = str(work.step) if isinstance(work, StepPlan) else f"epoch-{work}"
+    name = str(work.step) if isinstance(work, plan.StepPlan) else f"epoch-{work}"
     async with open_models(run, checkout, name) as models:
         candidate = await _candidate(run, checkout, work, candidate, models)
         decision = await evaluate(run, checkout, candidate, models)
@@ -190,8 +179,8 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     decided = await asyncio.to_thread(
         commit_decision, run, checkout, replace(candidate, record=record), after, seconds
     )
-    last, sizes = last_step_of(run, decided), sizes_of(run.config, run.splits)
-    if all_solved(run.config, sizes, decided.state) and decided.state.step >= last:
+    last, sizes = plan.last_step_of(run, decided), plan.sizes_of(run.config, run.splits)
+    if plan.all_solved(run.config, sizes, decided.state) and decided.state.step >= last:
         text = (
             f"All {decided.state.current.measurement.n} measured selection tasks are solved, so "
             f"training ends: harder or more would show what else to learn.{unused_tasks(run)}"
@@ -213,7 +202,7 @@ async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
     """Do the next step up to its pushed candidate; without a candidate, do all of the work."""
     checkout, candidate = await prepare(run)
     work = next_work(run, checkout, candidate)
-    if candidate is None and isinstance(work, StepPlan):
+    if candidate is None and isinstance(work, plan.StepPlan):
         async with open_models(run, checkout, str(work.step)) as models:
             candidate = await _candidate(run, checkout, work, None, models)
     if candidate is not None and candidate.commit is not None:
@@ -231,16 +220,16 @@ async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Ca
     checkout = await asyncio.to_thread(find_checkout, run, position)
     scored = await ensure_scored(run, checkout, candidate=position.candidate is not None)
     if position.candidate is None:
-        over = ending or scored.state.step >= last_step_of(run, scored)
+        over = ending or scored.state.step >= plan.last_step_of(run, scored)
         scored = await ensure_confirmed(run, scored, over=over)
     return await find_candidate(run, scored, position.candidate)
 
 
 def next_work(
     run: Run, checkout: ScoredCheckout, candidate: Candidate | None, *, only_epoch_end: bool = False
-) -> StepPlan | int | None:
+) -> plan.StepPlan | int | None:
     """The next step, or the epoch whose end comes first (unless scheduled); None if all is done."""
-    due = boundary_due(run, checkout)
+    due = plan.boundary_due(run, checkout)
     ends = only_epoch_end or run.config.schedule.slow_update == "inline"
     if candidate is not None and isinstance(candidate.record, BoundaryRecord):
         return candidate.record.epoch
@@ -253,37 +242,34 @@ def next_work(
     step = checkout.state.step + 1
     if candidate is None:
         refuse_to_learn_nothing(run, checkout)
-        if step > last_step_of(run, checkout):
+        if step > plan.last_step_of(run, checkout):
             return None
-    return plan_step(run.splits.train, run.config.train, step)
+    return plan.plan_step(run.splits.train, run.config.train, step)
 
 
 async def _candidate(
     run: Run,
     checkout: ScoredCheckout,
-    work: StepPlan | int,
+    work: plan.StepPlan | int,
     candidate: Candidate | None,
     models: OpenModels,
 ) -> Candidate:
-    if isinstance(work, StepPlan):
+    if isinstance(work, plan.StepPlan):
         current = checkout.state.current.measurement
         last = next((one for one in reversed(checkout.history) if one.kind == "step"), None)
         before = last and conclusion_of(run, checkout, last)
         told = before.decision.verdict if before and before.decision else ""
-        run.observer(
-            StepStarted(
-                work.step, last_step_of(run, checkout), work.epoch, current.score, current.n, told
-            )
-        )
+        total = plan.last_step_of(run, checkout)
+        run.observer(StepStarted(work.step, total, work.epoch, current.score, current.n, told))
     if candidate is not None:
         recharge(models.meter, candidate)
         models.meter.recorded = candidate.record.usage
         return candidate
     record: StepRecord | BoundaryRecord
-    if isinstance(work, StepPlan):
+    if isinstance(work, plan.StepPlan):
         if changes := changes_since(checkout.state.basis, run.basis):
             run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-        skill, proposal = await propose(run, checkout, work, last_step_of(run, checkout), models)
+        skill, proposal = await propose(run, checkout, work, models)
         record = StepRecord(
             step=work.step,
             epoch=work.epoch,
@@ -435,22 +421,22 @@ class Upcoming:
 
 def upcoming(
     config: Config,
-    sizes: Sizes,
+    sizes: plan.Sizes,
     state: State,
     history: Sequence[HistoryEntry],
     *,
     edited: bool = False,
 ) -> Upcoming:
     """What comes next; if the skill was ``edited`` since it was scored, after its new score."""
-    total = last_step(config, sizes, state, history, reopened=edited)
+    total = plan.last_step(config, sizes, state, history, reopened=edited)
     step = state.step + 1 if state.step < total else None
-    due = completed_epoch(config, sizes, state, history)
+    due = plan.completed_epoch(config, sizes, state, history)
     scheduled = config.schedule.slow_update == "scheduled"
     if due is not None and not (scheduled and step is not None):
         return Upcoming("epoch_end", total, step, due, scheduled)
     if step is not None:
         return Upcoming("step", total, step, due, scheduled)
-    why = why_over(config, sizes, state)
+    why = plan.why_over(config, sizes, state)
     if state.step == 0:
         return Upcoming("nothing_to_learn", total, why=why)
     tested = finished(history) or not config.evaluation.eval_test
