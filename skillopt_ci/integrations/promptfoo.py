@@ -15,14 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
 from pydantic_core import to_jsonable_python
 
-from skillopt_ci.config.scorers import (
-    AllScorer,
-    JsonScorer,
-    RegexScorer,
-    RubricScorer,
-    ScorerSpec,
-    WeightedScorer,
-)
+from skillopt_ci.config import scorers
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.confinement import current
 from skillopt_ci.environments.api import Division, read_options
@@ -165,7 +158,7 @@ def _refuse_code(shape: Shape, where: str) -> None:
         raise _Unsupported(f"{where}{name} is not supported")
 
 
-def _scorer(assertion: AssertionShape) -> ScorerSpec:
+def _scorer(assertion: AssertionShape) -> scorers.ScorerSpec:
     """The scorer that grades as promptfoo does. Raises :class:`_Unsupported` and other errors."""
     name, value, threshold = assertion.type, assertion.value, assertion.threshold
     structure = isinstance(value, dict | list)
@@ -178,7 +171,7 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
                 raise _Unsupported(f"{name} has no value")
             hard_at = {} if threshold is None else {"hard_at": threshold}
             rubric = _dump(value) if structure else _as_text(value)
-            return RubricScorer(type="rubric", rubric=rubric, **hard_at)
+            return scorers.RubricScorer(type="rubric", rubric=rubric, **hard_at)
         case "is-json":
             return _json((load_yaml(value) if isinstance(value, str) else value) or {})
         case "equals" if structure:
@@ -195,25 +188,27 @@ def _scorer(assertion: AssertionShape) -> ScorerSpec:
     if structure and not plain.startswith("contains-"):
         raise _Unsupported(f"{name} looks for a text, not for a list or mapping")
     pattern, folds = _PATTERNS[plain](assertion), plain != kind
-    return RegexScorer(type="regex", pattern=pattern, ignore_case=folds, negate=kind != name)
+    return scorers.RegexScorer(
+        type="regex", pattern=pattern, ignore_case=folds, negate=kind != name
+    )
 
 
-def _json(schema: Any) -> JsonScorer:
+def _json(schema: Any) -> scorers.JsonScorer:
     if not isinstance(schema, dict):
         raise _Unsupported("a JSON Schema must be a mapping")
     # The JSON Schema version that promptfoo uses.
     draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
-    return JsonScorer.model_validate({"type": "json", "schema": {**draft, **schema}})
+    return scorers.JsonScorer.model_validate({"type": "json", "schema": {**draft, **schema}})
 
 
-def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> ScorerSpec:
+def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> scorers.ScorerSpec:
     if not (counted := [one for one in assertions if one.weight]):
         raise _Unsupported("no assertion has a weight")
     parts, weights = tuple(map(_scorer, counted)), tuple(one.weight for one in counted)
     if threshold is None and len(set(weights)) == 1:
-        return parts[0] if len(parts) == 1 else AllScorer(type="all", of=parts)
+        return parts[0] if len(parts) == 1 else scorers.AllScorer(type="all", of=parts)
     hard_at = 1.0 if threshold is None else threshold
-    return WeightedScorer(type="weighted", of=parts, weights=weights, hard_at=hard_at)
+    return scorers.WeightedScorer(type="weighted", of=parts, weights=weights, hard_at=hard_at)
 
 
 def _as_text(value: Any) -> str:

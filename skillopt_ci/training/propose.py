@@ -6,17 +6,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from skillopt_ci.ledger.evidence import (
-    EditRecord,
-    ProposalRecord,
-    ReviewerNoteRecord,
-    RolloutRecord,
-    SuggestionRecord,
-    TaskOutcome,
-    UnusableReplies,
-    UnusableReply,
-    as_recorded,
-)
+from skillopt_ci.ledger import evidence
 from skillopt_ci.model.types import by_stage
 from skillopt_ci.progress import Note
 from skillopt_ci.redaction import redacted_values
@@ -52,7 +42,7 @@ from skillopt_ci.training.update import Updated, take_notes, update, update_mode
 
 async def propose(
     run: Run, checkout: Checkout, plan: StepPlan, models: OpenModels
-) -> tuple[str, ProposalRecord]:
+) -> tuple[str, evidence.ProposalRecord]:
     """Make the step's candidate from the training tasks of ``plan``; return it and its record."""
     optimizer, skill = run.config.optimizer, checkout.skill
     mode, guard = update_mode(optimizer), guard_context(run, checkout)
@@ -93,7 +83,8 @@ async def propose(
     lost = [one for batch in worked for one in batch.lost]
     lost += filter(None, (undecided, updated.lost))
     unusable = tuple(
-        UnusableReply(reason=one.error.message, beginning=one.reply.strip()[:300]) for one in lost
+        evidence.UnusableReply(reason=one.error.message, beginning=one.reply.strip()[:300])
+        for one in lost
     )
     asked = len(unusable) + len(reflections)
     used = by_stage(models.meter.accounts())
@@ -104,20 +95,20 @@ async def propose(
         "edit_budget": limit,
         "learning_rate": rate,
         "notes": notes,
-        "unusable": UnusableReplies(asked=asked, replies=unusable) if unusable else None,
+        "unusable": evidence.UnusableReplies(asked=asked, replies=unusable) if unusable else None,
         "diff": unified_diff(skill, after),
         "skill_before": sha256(skill),
         "skill_after": sha256(after),
         "config_sha256": run.config_sha256,
-        "usage": {stage: as_recorded(one) for stage, one in used.items()},
+        "usage": {stage: evidence.as_recorded(one) for stage, one in used.items()},
     }
-    record = ProposalRecord.model_validate(facts)
+    record = evidence.ProposalRecord.model_validate(facts)
     if guard.rules.secrets:
         # what the guard keeps out of the skill must not enter git in the record
         told = redacted_values(
             record.model_dump(mode="json"), partial(without_secrets, keys=guard.keys)
         )
-        record = ProposalRecord.model_validate(told)
+        record = evidence.ProposalRecord.model_validate(told)
     return after, record
 
 
@@ -131,7 +122,7 @@ def _evidence(
 ) -> dict[str, object]:
     batches = tuple(map(batch_record, worked))
     tasks = (
-        TaskOutcome(
+        evidence.TaskOutcome(
             id=one.task_id,
             status=one.status,
             hard=one.hard,
@@ -152,7 +143,7 @@ def _evidence(
     followed = Counter(note for edit in proposed for note in edit.note_ids)
     carried_out = Counter(note for edit in taken for note in edit.note_ids)
     return {
-        "rollout": RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks)),
+        "rollout": evidence.RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks)),
         "batches": batches,
         "patterns": tuple(seen for one in reflections for seen in one.failure_patterns),
         "n_failure_patches": sum(one.n_failure_patches for one in batches),
@@ -161,7 +152,7 @@ def _evidence(
         "selection": selected.how,
         "reasoning": "\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
         "edits": tuple(
-            EditRecord(
+            evidence.EditRecord(
                 op=one.edit.op,
                 target=one.edit.target,
                 content=one.edit.content,
@@ -174,7 +165,7 @@ def _evidence(
             for one in updated.reports
         ),
         "suggestions": tuple(
-            SuggestionRecord.model_validate(edit, from_attributes=True)
+            evidence.SuggestionRecord.model_validate(edit, from_attributes=True)
             for edit in patch.edits
             if isinstance(edit, Suggestion)
         ),
@@ -182,7 +173,7 @@ def _evidence(
         "outcome": updated.outcome,
         "refused": updated.refused,
         "reviewer_notes": tuple(
-            ReviewerNoteRecord(
+            evidence.ReviewerNoteRecord(
                 **asdict(replace(note, text=note.text[:RECORDED_CHARACTERS])),
                 proposed=followed[note.id],
                 taken=carried_out[note.id],
