@@ -27,7 +27,8 @@ from skillopt_ci.model.types import (
 )
 from skillopt_ci.progress import silent
 from skillopt_ci.redaction import Redact, unchanged
-from skillopt_ci.rollout import computer_pool, events
+from skillopt_ci.rollout import events
+from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_it_ended, limits_of
 from skillopt_ci.rollout.limits import Transcript, run_solver
 from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache
@@ -114,7 +115,7 @@ class AttemptRunner:
     solver: Solver
     grading: Grading
     settings: RolloutConfig = field(default_factory=RolloutConfig)
-    pool: computer_pool.ComputerPool | None = None
+    pool: ComputerPool | None = None
     cache: AttemptCache | None = None
     meter: Meter = field(default_factory=Meter)
     record: events.Recorder = silent
@@ -164,7 +165,7 @@ class AttemptRunner:
     def key(self, request: AttemptRequest) -> str:
         if self.cache is None or self._chats:
             return ""
-        limits = computer_pool.limits_of(request.task, self.settings.limits, self.pool)
+        limits = limits_of(request.task, self.settings.limits, self.pool)
         return self.cache.key(request, limits.model_dump(exclude={"grading_seconds"}))
 
     @property
@@ -174,7 +175,7 @@ class AttemptRunner:
 
     async def _attempt(self, request: AttemptRequest) -> Rollout:
         task, key, pool = request.task, self.key(request), self.pool
-        limits = computer_pool.limits_of(task, self.settings.limits, self.pool)
+        limits = limits_of(task, self.settings.limits, self.pool)
         if self.cache and key and (known := self.cache.find(key, request.stage)) is not None:
             if (
                 known.ending != "done"
@@ -189,7 +190,7 @@ class AttemptRunner:
         if not needed and (pool is None or pool.common is None):
             return await self._grade(request, await self._work(request, limits, key, None), key)
         if pool is None:
-            raise UsageError("This run's tasks need a computer.", hint=computer_pool.NEEDS_COMPUTER)
+            raise UsageError("This run's tasks need a computer.", hint=NEEDS_COMPUTER)
         async with pool.prepared(task, limits.setup_seconds) as computer:
             attempt = await self._work(request, limits, key, computer)
             if self.grading.keeps_computer(task):
@@ -215,7 +216,7 @@ class AttemptRunner:
             result = await computer.run(submission.command, timeout=limits.grading_seconds)
             if not result.exit_code and not result.timed_out:
                 return None
-            how = computer_pool.how_it_ended(result, limits.grading_seconds)
+            how = how_it_ended(result, limits.grading_seconds)
             return submission.message or f"There is no valid submission yet: the check {how}"
 
         async def grade_now() -> Score | None:

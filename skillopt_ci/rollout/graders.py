@@ -16,12 +16,7 @@ from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
 from skillopt_ci.program import CommandResult
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
-from skillopt_ci.rollout.computer_pool import (
-    NEEDS_COMPUTER,
-    ComputerPool,
-    how_it_ended,
-    limits_of,
-)
+from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_it_ended, limits_of
 from skillopt_ci.rollout.types import Attempt
 from skillopt_ci.scorers.base import (
     FallibleScorer,

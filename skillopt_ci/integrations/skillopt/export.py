@@ -215,10 +215,7 @@ def _step_files(evidence: RunView, record: StepRecord, entry: Mapping[str, objec
     proposal, decision = record.proposal, record.decision
     yield "step_record.json", entry
     rows = [
-        {
-            **pick(task, "id hard soft task_type"),
-            "fail_reason": task.reason if task.failed else "",
-        }
+        {**pick(task, "id hard soft task_type"), "fail_reason": task.reason if task.failed else ""}
         for task in proposal.rollout.tasks
         if task.status.measured
     ]
