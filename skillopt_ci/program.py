@@ -81,8 +81,7 @@ class CommandResult:
 
     ``exit_code`` is 128+n if signal n killed the command, 127 if the program does not exist, 126 if
     it cannot be started. ``limit`` names the limit that ended the command, if the computer knows
-    it: "memory", "disk", "processes". ``signal`` is the signal that killed it, if that can be told
-    apart from an exit status.
+    it: "memory", "disk", "processes". ``signal`` killed it, if that differs from an exit status.
     """
 
     exit_code: int

@@ -30,8 +30,7 @@ def rounded(value: float, digits: int = 3) -> str:
 def difference_text(mean: float, error: float | None, n: int) -> str:
     """A mean difference and half the width of its 95 % interval: ``+0.250 ± 0.286 (95 %)``.
 
-    ``±`` has this meaning in all output. ``error`` is the standard error, ``n`` the number of
-    values (or clusters) behind it.
+    ``±`` always means that. ``error`` is the standard error, ``n`` counts the values or clusters.
     """
     half = _half_width(error, n)
     return signed(mean) if half is None else f"{signed(mean)} ± {rounded(half)} (95 %)"

@@ -124,8 +124,7 @@ def sha256_of_json(value: object) -> str:
 def repaired(text: str) -> object:
     """The value of invalid JSON; None if it cannot be repaired in linear time.
 
-    Some texts take json_repair quadratic time, and it has no limit of its own: its reads of the
-    text are counted.
+    Some texts take json_repair quadratic time, without a limit: we count how often it reads them.
     """
     import json_repair  # noqa: PLC0415 - most replies need no repair
 

@@ -1,7 +1,7 @@
 """Evaluate a person's change of the skill, base against head.
 
-Configuration, tasks, scorers and code are those of base, the checkout. Of head, only the skill's
-text is read, as data from the API.
+Configuration, tasks, scorers and code are base's, the checkout; of head, only the skill's text is
+read, as data from the API.
 """
 
 import asyncio

@@ -86,8 +86,7 @@ def check_command(settings: Globals, probe: bool, files: bool, github: bool) -> 
     First the files: configuration, tasks, scorers, skill. Then the machine: git and whether the
     remote would accept a push, sandbox or containers, graders (each tried on an empty answer),
     keys, prices and the agent's program. Calls no model unless you add --probe, changes nothing and
-    prints no secret. Exits with 2 if you have something to fix, with 5 if only a server or the
-    remote failed.
+    prints no secret. Exits with 2 if you have something to fix, with 5 if only a server failed.
     """
     told = check_run(settings, probe=probe, files=files)
     if github:

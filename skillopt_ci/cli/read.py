@@ -92,14 +92,14 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
     ``fresh`` asks the remote first. RepositoryError if the run has not started or is ambiguous.
     """
     start, git, name = settings.cwd, Git(), settings.run
-    file, how = settings.config_file, "step` and the configuration that has this run"
+    file, how = settings.config_file, "`skillopt-ci step` and the configuration that has this run"
     # a configuration that is merely there may know nothing of the run
     if settings.config != DEFAULT_CONFIG or (
         file.is_file() and (name is None or name in run_names(file, settings.cwd))
     ):
         loaded = load_configured(settings)
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
-        how = f"step{settings.same_run}`"
+        how = f"`skillopt-ci step{settings.same_run}`"
     if name is None:
         names = runs(settings.cwd)
         if len(names) != 1:
@@ -121,7 +121,7 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
         raise RepositoryError(
             f"Run '{name}' has not started: there is no {folder.state} on skillopt/{name} "
             f"or {ledger.base}.",
-            hint=f"Start it with `skillopt-ci {how}.",
+            hint=f"Start it with {how}.",
         )
     flying = candidate(ledger)
     return RunReader(ledger, commit, state, folder.read_history(read), flying.sha if flying else "")

@@ -65,8 +65,7 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
     """Write one self-contained HTML file that shows what the run has learned; calls no model.
 
     It shows the learning curve, the tasks, the steps and the origin of each rule of the skill.
-    --serve shows it at an address of this machine instead, and follows the run until you press
-    Ctrl-C.
+    --serve shows it at an address of this machine instead, and follows the run until Ctrl-C.
     """
     if serve:
         _serve(settings, port)

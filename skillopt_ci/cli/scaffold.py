@@ -123,9 +123,8 @@ def workflow_file(
 ) -> dict[str, str]:
     """The text of the workflow file, by its path in the repository.
 
-    ``config`` is relative to the repository's top; ``keys`` are the variables, and secrets, that
-    hold the models' keys; each of several ``runs`` gets a job. Raises UsageError where nothing
-    tells which commit this version is.
+    ``config`` is relative to the repository's top; ``keys`` are the variables, and secrets, of the
+    models' keys; each of several ``runs`` gets a job. UsageError if our own commit is unknown.
     """
     matrix = ", ".join(map(_quoted, runs))
     values = {

@@ -110,9 +110,7 @@ def _sentence(coming: Upcoming) -> str:
             return f"the end of epoch {coming.epoch_end}{then}, by {by}"
         case "finish":
             return f"the tests and the summary, by `run` or `finish`; {coming.why}"
-        case "nothing_to_learn":
-            return "nothing: the skill solves every selection task before any training"
-        case "done":
+        case "done" | "nothing_to_learn":
             return f"nothing: {coming.why}"
 
 

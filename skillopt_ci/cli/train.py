@@ -68,8 +68,7 @@ def step_command(
     """Do one training step, or resume an interrupted one.
 
     If an epoch has ended, its end is done first (see `slow-update`). Exits with 0 if the step was
-    recorded, whether merged or reverted, and with 3 if no step is left. Answers already paid for
-    are never paid for again.
+    recorded, merged or reverted, and with 3 if no step is left. No answer is paid for twice.
     """
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
@@ -125,9 +124,8 @@ async def _step(
 def run_command(settings: Globals, notes: Path | None) -> None:
     """Do all remaining training steps, or as many as the budget allows.
 
-    After the last step it does what `finish` does, unless evaluation.eval_test is false. You can
-    interrupt it at any time (Ctrl-C): the next `run` or `step` resumes from there. Exits with 3 if
-    nothing is left to do.
+    After the last step it does what `finish` does, unless evaluation.eval_test is false. Interrupt
+    it at any time (Ctrl-C): `run` or `step` resumes from there. Exits with 3 if nothing is left.
     """
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
@@ -147,7 +145,6 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 def _why_over(run: Run) -> str:
     state = run.folder.read_state(partial(run.ledger.read, newest(run.ledger)))
-    assert state is not None  # noqa: S101 - or a step would be left
     return why_over(run.config, sizes_of(run.config, run.splits), state)
 
 

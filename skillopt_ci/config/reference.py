@@ -168,8 +168,8 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
 def influences(config: Config) -> dict[str, Any]:
     """What of ``config`` influences training, as JSON: not where, how fast and at whose cost.
 
-    Newer sections are left out at their defaults, and retired settings have the values that hold
-    for all runs now: older hashes stay.
+    Newer sections are left out at their defaults, and retired settings have today's fixed values:
+    older hashes stay.
     """
     facts = config.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_INFLUENCE)
     gate = config.evaluation.gate

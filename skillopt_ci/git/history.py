@@ -34,8 +34,7 @@ class CommitText(NamedTuple):
 def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
     """Compose a commit message; ``subject`` and ``body`` may hold untrusted text.
 
-    Raises ValueError if there are no trailers (the body's last paragraph could pass for them) or a
-    key is not a word.
+    ValueError if there are no trailers (the body's end could pass for them) or a key is no word.
     """
     if not trailers or not all(_KEY.fullmatch(key) for key in trailers):
         raise ValueError(f"trailers need keys of letters, digits and hyphens: {list(trailers)}")

@@ -242,8 +242,7 @@ class UnusableReplies(Record):
 class LearningRateRecord(Record):
     """How many changes the optimizer wanted applied: ``raw``, of the ``available`` ones.
 
-    With ``clamped`` it wanted more than there are; with ``fallback`` it gave no usable answer, and
-    nothing is applied.
+    If ``clamped``, it wanted more; if ``fallback``, it gave no usable answer: nothing is applied.
     """
 
     learning_rate: int

@@ -403,8 +403,7 @@ class HistoryEntry(_Decided, Record):
 class Basis(Record):
     """What a step was proposed under, so that the next one can name what has changed.
 
-    ``config`` is what of the configuration influences training, ``train_sha256`` a hash of the
-    tasks.
+    ``config`` is the configuration that influences training; ``train_sha256`` hashes the tasks.
     """
 
     config: dict[str, JsonValue]

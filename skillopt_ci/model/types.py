@@ -34,9 +34,8 @@ _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 class Usage:
     """The usage of calls. ``cost_usd`` is None if any price is unknown.
 
-    ``prompt_tokens`` include tokens read from and written to the provider's cache;
-    ``completion_tokens`` include reasoning. ``estimated``: the server reported no usage, so tokens
-    are estimated from the text.
+    ``prompt_tokens`` include tokens read from and written to the provider's cache,
+    ``completion_tokens`` reasoning. ``estimated``: from the text, as the server reported no usage.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")

@@ -41,8 +41,7 @@ def judge(
     """The finding on second minus first.
 
     An improvement or regression needs a mean change of at least ``threshold``, and a split of the
-    changed tasks that chance would produce in fewer than 1 − ``confidence`` of all cases (exact
-    sign test, sound for few tasks).
+    changed tasks that has a chance below 1 − ``confidence`` (exact sign test, sound for few tasks).
     """
     if not difference.n:
         return Finding.INCONCLUSIVE

@@ -124,8 +124,7 @@ class Shown:
 class Viewer:
     """``left_out`` counts recorded attempts that are not shown.
 
-    By section and task, ``links`` has the id of the attempt to link to, and ``before`` that of the
-    attempt before the section's change.
+    By section and task, ``links`` has an attempt's id, ``before`` that of one before the change.
     """
 
     shown: tuple[Shown, ...] = ()

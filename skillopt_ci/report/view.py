@@ -158,8 +158,6 @@ def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     yield Fact("selection tasks", f"{score(decision.score_before)} → {after} ({metric}){reused}")
     if sentences := say.arithmetic(decision):
         yield Fact("arithmetic", sentences)
-    if decision.gate is not None and decision.gate.rounds > 1:
-        yield Fact("rounds", f"{decision.gate.rounds}")
     yield Fact("fixed", names=decision.fixed)
     yield Fact("broken", names=decision.broken)
     if measured.errors:
@@ -231,8 +229,7 @@ class RunView:
     finished. ``base`` is the branch that people work on; it has the first ``base_events`` of
     ``history``. Scores and counts are relative to base, as in a pull request. ``flight`` is the
     candidate that waits for its verdict, with its place in git. ``texts`` are skill texts by their
-    SHA-256, ``baseline`` is the first measurement of the initial skill: both only on request and as
-    far as the history reaches.
+    SHA-256, ``baseline`` is the initial skill's measurement: on request, as far as history reaches.
     """
 
     state: State

@@ -25,8 +25,7 @@ class Parts:
 
     All model calls must go through ``client``, which caches, meters and enforces budgets.
     ``solver`` is the configured one; ``grade`` uses the task's or the run's scorer and raises
-    GraderError if that fails. ``computers`` is None if none are configured; ``root`` is the
-    configuration's folder.
+    GraderError if that fails. ``computers`` may be None; ``root`` is the configuration's folder.
     """
 
     client: ChatClient
@@ -64,8 +63,7 @@ class Reflecting:
 class Environment(ABC):
     """Tasks and the work on them. Only :meth:`tasks` is required.
 
-    ``options`` are the keys of the configuration's block other than its type; ``root`` is the
-    configuration's folder.
+    ``options`` are the keys of the block besides its type; ``root`` is the configuration's folder.
     """
 
     def __init__(self, options: Mapping[str, object], root: Path) -> None:

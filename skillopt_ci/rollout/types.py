@@ -141,10 +141,9 @@ class Status(StrEnum):
 class Rollout:
     """One attempt at one task; ``hard`` and ``soft`` are 0 unless ``status.measured``.
 
-    Fields shared with :class:`Attempt` mean the same. ``reason`` explains the score or the
-    failure. ``usage`` is what the attempt consumed, whoever paid for it and when. ``retries``
-    counts earlier tries that failed because of infrastructure. ``artifacts`` are kept only if an
-    environment reflects on them.
+    Fields shared with :class:`Attempt` mean the same. ``reason`` explains the score or the failure.
+    ``usage`` is what the attempt consumed, whoever paid for it and when. ``retries`` counts tries
+    that infrastructure failed. ``artifacts`` are kept only if an environment reflects on them.
     """
 
     task_id: str

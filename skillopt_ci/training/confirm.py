@@ -3,8 +3,7 @@
 The gate picks the best of several looks at the same tasks, so a merge is provisional. A test draws
 selection tasks with replacement and makes a new attempt under each of the two skills. Where these
 differ, a skill that is no better wins at most as often as a fair coin shows heads (the sign test).
-The number of pairs is fixed before. The k-th test of a run has the level 0.05 · 6/(πk)²; the levels
-sum to at most 0.05.
+The number of pairs is fixed before. The k-th test has the level 0.05 · 6/(πk)²: at most 0.05 a run.
 """
 
 import math

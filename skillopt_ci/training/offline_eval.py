@@ -230,8 +230,7 @@ class Rates:
 class Calibration:
     """The gate's error rates on a run's tasks, for gains of ``effect``, by ``draws`` measurements.
 
-    ``undecided`` is the share of tasks solved in some draws but not in all; each rate comes from
-    ``trials`` simulated comparisons.
+    ``undecided`` is the share of tasks solved in some draws only; each rate takes ``trials``.
     """
 
     tasks: int

@@ -5,10 +5,9 @@ Each epoch goes through all tasks once, in its own order. Steps count from 1, ac
 
 import math
 import random
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.base import Section
@@ -16,20 +15,13 @@ from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.config.reference import leaves
 from skillopt_ci.config.scorers import RubricScorer, parts_of
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.ledger.evidence import LearningRateRecord
 from skillopt_ci.ledger.records import HistoryEntry, State
 from skillopt_ci.model.types import Usage
-from skillopt_ci.progress import StageFinished, StageStarted
-from skillopt_ci.prompts import library
-from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.tasks.task import Splits, Task
-from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.gate import no_score_is_higher
-from skillopt_ci.training.replies import LEARNING_RATE, Item, LearningRateShape, WireError, parse_as
 from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
-from skillopt_ci.training.update import UpdateMode
 from skillopt_ci.util import grouped
 
 Drawn = TypeVar("Drawn")
@@ -106,10 +98,12 @@ def all_solved(config: Config, sizes: Sizes, state: State | None) -> bool:
 
     Before the first step, that is so even if the guidance of epochs' ends needs no gate.
     """
-    if state is None or not no_score_is_higher(config, state.current):
-        return False
-    same = len(state.current.measurement.asked) == sizes.selection
-    return same and (state.step == 0 or _gated(config))
+    return (
+        state is not None
+        and no_score_is_higher(config, state.current)
+        and len(state.current.measurement.asked) == sizes.selection
+        and (state.step == 0 or _gated(config))
+    )
 
 
 def _gated(config: Config) -> bool:
@@ -166,11 +160,11 @@ def last_step(
     return min(last, max(step, done + 1))
 
 
-def why_over(config: Config, sizes: Sizes, state: State) -> str:
+def why_over(config: Config, sizes: Sizes, state: State | None) -> str:
     """Why no step is left."""
     if all_solved(config, sizes, state):
         return "every selection task is solved, so no change can score higher"
-    if state.step < total_steps(sizes.train, config.train):
+    if state is not None and state.step < total_steps(sizes.train, config.train):
         return "the budget has room for no further step"
     return "all epochs are trained"
 
@@ -406,87 +400,3 @@ def edit_budget(optimizer: Optimizer, step: int, total: int) -> int | None:
     if optimizer.lr_scheduler == "linear":
         return round(top + (bottom - top) * elapsed)
     return round(bottom + 0.5 * (top - bottom) * (1 + math.cos(math.pi * elapsed)))
-
-
-_INTEGER = re.compile(r"-?\d{1,9}", re.ASCII)
-
-
-async def decide_learning_rate(
-    skill: str,
-    edits: Sequence[Item],
-    means: Aggregate,
-    *,
-    mode: UpdateMode[Item],
-    chat: OptimizerChat,
-) -> tuple[LearningRateRecord, Lost | None]:
-    """Let the optimizer choose how many of ``edits`` to apply; none if its reply is unusable."""
-    chat.observer(StageStarted("step size"))
-    user = library.joined(
-        library.meta_skill(chat.meta_skill),
-        library.current_skill(skill),
-        _evidence(means, len(edits), mode.noun),
-        library.section(f"Proposed items ({len(edits)} total)", mode.pool(edits)),
-        library.previous_steps(chat.step_buffer),
-    )
-    available = len(edits)
-    reply = await chat.ask(
-        "learning rate",
-        user,
-        partial(_parse, available),
-        LEARNING_RATE,
-        prompt="lr_autonomous",
-        vital=True,
-    )
-    lost = reply if isinstance(reply, Lost) else None
-    if isinstance(reply, Lost):
-        reply = LearningRateRecord(
-            learning_rate=0,
-            available=available,
-            fallback=True,
-            reasoning=f"no usable answer: {reply.error.message}",
-        )
-    chat.observer(StageFinished("step size", str(reply.learning_rate)))
-    return reply, lost
-
-
-def _evidence(means: Aggregate, count: int, noun: str) -> str:
-    made = means.n + means.errors
-    share = means.n / made if made else 0.0
-    lost = (
-        f"rollout_errors: {means.errors} of {made} attempts could not be measured; they count "
-        f"as failed here. Without them: hard {means.hard:.6f}, soft {means.soft:.6f}"
-    )
-    facts = (
-        f"rollout_n: {made}",
-        f"rollout_hard: {means.hard * share:.6f}",
-        f"rollout_soft: {means.soft * share:.6f}",
-        *([lost] if means.errors else []),
-        f"proposed_update_items: {count}",
-        f"update_item_type: {noun}",
-    )
-    return library.section("Evidence", "\n".join(f"- {fact}" for fact in facts))
-
-
-def _parse(available: int, text: str) -> LearningRateRecord:
-    reply = parse_as(LearningRateShape, text)
-    if (number := coerced(reply.learning_rate)) is None:
-        raise WireError("`learning_rate`: expected a whole number, 0 or more.")
-    return LearningRateRecord(
-        learning_rate=min(number, available),
-        raw=number,
-        available=available,
-        clamped=number > available,
-        reasoning=reply.reasoning,
-        confidence=reply.confidence,
-        risk_notes=reply.risk_notes,
-    )
-
-
-def coerced(value: object) -> int | None:
-    """The first whole number in a learning rate, in whatever form it is written, at least 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, int):
-        return max(0, value)
-    found = _INTEGER.search(f"{value:f}" if isinstance(value, float) else value)  # none in "inf"
-    return max(0, int(found[0])) if found else None

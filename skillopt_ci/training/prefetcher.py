@@ -148,8 +148,7 @@ class Prefetcher:
 class Outlook:
     """The next piece of work, for step ``step``, in a run that has used ``spent``.
 
-    ``phase`` is what its rollouts are for: the skill's score, a step's batches, a decision, or
-    comparing two epochs.
+    ``phase`` is what rollouts are for: the skill's score, a step, a decision, comparing two epochs.
     """
 
     phase: Literal["measure", "rollout", "evaluation", "comparison"]

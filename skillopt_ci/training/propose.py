@@ -1,5 +1,6 @@
 """The first half of a step: rollout, reflect, aggregate, select, update."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -8,26 +9,27 @@ from typing import Any
 
 from skillopt_ci.ledger import evidence
 from skillopt_ci.model.types import by_stage
-from skillopt_ci.progress import Note
+from skillopt_ci.progress import Note, StageFinished, StageStarted
+from skillopt_ci.prompts import library
 from skillopt_ci.redaction import redacted_values
+from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.rollout.metrics import aggregate as mean_of
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import with_notes
+from skillopt_ci.training import replies
 from skillopt_ci.training.aggregate import Selected, merge, select
-from skillopt_ci.training.ask import OptimizerChat
+from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import guard_context, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
     StepPlan,
     analyst_budget,
-    decide_learning_rate,
     edit_budget,
     last_step_of,
     lr_control,
 )
-from skillopt_ci.training.replies import Reflection, Suggestion
 from skillopt_ci.training.review_comments import (
     RECORDED_CHARACTERS,
     ReviewerNote,
@@ -37,7 +39,7 @@ from skillopt_ci.training.review_comments import (
 from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
-from skillopt_ci.training.update import Updated, take_notes, update, update_mode
+from skillopt_ci.training.update import Updated, UpdateMode, take_notes, update, update_mode
 
 
 async def propose(
@@ -115,7 +117,7 @@ async def propose(
 def _evidence(
     worked: Sequence[WorkedBatch],
     rollouts: Sequence[Rollout],
-    reflections: Sequence[Reflection[Any]],
+    reflections: Sequence[replies.Reflection[Any]],
     selected: Selected[Any],
     updated: Updated,
     heard: Sequence[ReviewerNote],
@@ -167,7 +169,7 @@ def _evidence(
         "suggestions": tuple(
             evidence.SuggestionRecord.model_validate(edit, from_attributes=True)
             for edit in patch.edits
-            if isinstance(edit, Suggestion)
+            if isinstance(edit, replies.Suggestion)
         ),
         "change_summary": updated.change_summary,
         "outcome": updated.outcome,
@@ -181,3 +183,89 @@ def _evidence(
             for note in read
         ),
     }
+
+
+# The learning rate, where the optimizer chooses it.
+
+_INTEGER = re.compile(r"-?\d{1,9}", re.ASCII)
+
+
+async def decide_learning_rate(
+    skill: str,
+    edits: Sequence[replies.Item],
+    means: Aggregate,
+    *,
+    mode: UpdateMode[replies.Item],
+    chat: OptimizerChat,
+) -> tuple[evidence.LearningRateRecord, Lost | None]:
+    """Let the optimizer choose how many of ``edits`` to apply; none if its reply is unusable."""
+    chat.observer(StageStarted("step size"))
+    user = library.joined(
+        library.meta_skill(chat.meta_skill),
+        library.current_skill(skill),
+        _training_means(means, len(edits), mode.noun),
+        library.section(f"Proposed items ({len(edits)} total)", mode.pool(edits)),
+        library.previous_steps(chat.step_buffer),
+    )
+    available = len(edits)
+    reply = await chat.ask(
+        "learning rate",
+        user,
+        partial(_parse_learning_rate, available),
+        replies.LEARNING_RATE,
+        prompt="lr_autonomous",
+        vital=True,
+    )
+    lost = reply if isinstance(reply, Lost) else None
+    if isinstance(reply, Lost):
+        reply = evidence.LearningRateRecord(
+            learning_rate=0,
+            available=available,
+            fallback=True,
+            reasoning=f"no usable answer: {reply.error.message}",
+        )
+    chat.observer(StageFinished("step size", str(reply.learning_rate)))
+    return reply, lost
+
+
+def _training_means(means: Aggregate, count: int, noun: str) -> str:
+    made = means.n + means.errors
+    share = means.n / made if made else 0.0
+    lost = (
+        f"rollout_errors: {means.errors} of {made} attempts could not be measured; they count "
+        f"as failed here. Without them: hard {means.hard:.6f}, soft {means.soft:.6f}"
+    )
+    facts = (
+        f"rollout_n: {made}",
+        f"rollout_hard: {means.hard * share:.6f}",
+        f"rollout_soft: {means.soft * share:.6f}",
+        *([lost] if means.errors else []),
+        f"proposed_update_items: {count}",
+        f"update_item_type: {noun}",
+    )
+    return library.section("Evidence", "\n".join(f"- {fact}" for fact in facts))
+
+
+def _parse_learning_rate(available: int, text: str) -> evidence.LearningRateRecord:
+    reply = replies.parse_as(replies.LearningRateShape, text)
+    if (number := coerced(reply.learning_rate)) is None:
+        raise replies.WireError("`learning_rate`: expected a whole number, 0 or more.")
+    return evidence.LearningRateRecord(
+        learning_rate=min(number, available),
+        raw=number,
+        available=available,
+        clamped=number > available,
+        reasoning=reply.reasoning,
+        confidence=reply.confidence,
+        risk_notes=reply.risk_notes,
+    )
+
+
+def coerced(value: object) -> int | None:
+    """The first whole number in a learning rate, in whatever form it is written, at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, int):
+        return max(0, value)
+    found = _INTEGER.search(f"{value:f}" if isinstance(value, float) else value)  # none in "inf"
+    return max(0, int(found[0])) if found else None

@@ -164,13 +164,11 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         skill = candidate.skill
     elif decision is not None and decision.kept_notes is not None and notes is not None:
         skill = with_notes(skill, notes.appendix)
-    done: dict[str, object]
+    done, origin = dict[str, object](boundary=record.epoch), f"end of epoch {record.epoch}"
     if isinstance(record, StepRecord):
-        done, origin = {"step": record.step, "epoch": record.epoch}, f"step {record.step}"
-        heard = (note.id for note in record.proposal.reviewer_notes)
-        done["heard_notes"] = (*checkout.state.heard_notes, *heard)
-    else:
-        done, origin = {"boundary": record.epoch}, f"end of epoch {record.epoch}"
+        heard = [*checkout.state.heard_notes, *(one.id for one in record.proposal.reviewer_notes)]
+        done = {"step": record.step, "epoch": record.epoch, "heard_notes": tuple(heard)}
+        origin = f"step {record.step}"
     done |= decided_snapshots(decision, candidate.skill, record.step, origin)
     after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
     run.listen(Decided(after, record))
@@ -181,11 +179,9 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     )
     last, sizes = plan.last_step_of(run, decided), plan.sizes_of(run.config, run.splits)
     if plan.all_solved(run.config, sizes, decided.state) and decided.state.step >= last:
-        text = (
-            f"All {decided.state.current.measurement.n} measured selection tasks are solved, so "
-            f"training ends: harder or more would show what else to learn.{unused_tasks(run)}"
-        )
-        run.observer(Note(text))
+        told = "measured selection tasks are solved, so training ends: harder or more would show"
+        count, more = decided.state.current.measurement.n, unused_tasks(run)
+        run.observer(Note(f"All {count} {told} what else to learn.{more}"))
     if isinstance(record, BoundaryRecord):
         run.observer(StageFinished("epoch end", "recorded"))
         return BoundaryOutcome(record, decided.commit, decided.state, seconds)
@@ -406,10 +402,7 @@ NextWork = Literal["step", "epoch_end", "finish", "done", "nothing_to_learn"]
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """The next work in a run of ``total`` steps; a ``scheduled`` epoch's end waits.
-
-    ``why`` says why no step is left.
-    """
+    """The next work of ``total`` steps, or ``why`` none is left. A ``scheduled`` end waits."""
 
     work: NextWork
     total: int

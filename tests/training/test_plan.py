@@ -1,36 +1,25 @@
-import asyncio
-import json
 import random
-from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from update_modes import PATCH
 
 from skillopt_ci.config.config import Config, Optimizer, Train
 from skillopt_ci.errors import ConfigError
-from skillopt_ci.ledger.evidence import LearningRateRecord, Measurement
+from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Basis, HistoryEntry, Snapshot, State
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import ModelUnavailable, Usage
-from skillopt_ci.progress import Observer
-from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.metrics import Aggregate
-from skillopt_ci.skill.edits import Edit
+from skillopt_ci.model.types import Usage
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training import plan
-from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.plan import (
     Sizes,
     StepPlan,
     analyst_budget,
     calls_left,
-    coerced,
     completed_epoch,
-    decide_learning_rate,
     edit_budget,
     final_test_calls,
     last_step,
@@ -385,100 +374,3 @@ def test_budgets_fall_and_stay_within_bounds(low, more, total, scheduler):
 def test_somebody_or_nobody_is_in_control(options, control, analysts):
     optimizer = Optimizer.model_validate({"learning_rate": 4, **options})
     assert (lr_control(optimizer), analyst_budget(optimizer)) == (control, analysts)
-
-
-POOL = tuple(Edit("append", content=text, support_count=3) for text in "abcd")
-
-MEASURED = Aggregate(hard=1 / 3, soft=0.5, n=12, errors=0)
-
-
-@pytest.fixture
-def decided(prompts: Prompts, observer: Observer) -> Callable[..., LearningRateRecord]:
-    def run(client: Any, means: Aggregate = MEASURED) -> LearningRateRecord:
-        chat = OptimizerChat(client, prompts, observer, "tried before", "be brief")
-        return asyncio.run(decide_learning_rate("# Skill", POOL, means, mode=PATCH, chat=chat))[0]
-
-    return run
-
-
-def choosing(number: object, **more: object) -> Callable[..., str]:
-    return lambda request: json.dumps({"learning_rate": number, **more})
-
-
-def test_the_choice_is_recorded_with_its_reasons(scripted, decided):
-    said = {"reasoning": "few causes", "confidence": "high", "risk_notes": ["none known"]}
-    assert decided(scripted(choosing(2, **said))) == LearningRateRecord(
-        learning_rate=2,
-        raw=2,
-        available=4,
-        reasoning="few causes",
-        confidence="high",
-        risk_notes=("none known",),
-    )
-
-
-@pytest.mark.parametrize(("number", "taken"), [(9, 4), (0, 0)])
-def test_more_than_there_are_is_clamped(scripted, decided, number, taken):
-    record = decided(scripted(choosing(number)))
-    assert (record.learning_rate, record.raw, record.fallback) == (taken, number, False)
-    assert record.clamped == (number != taken)
-
-
-@pytest.mark.parametrize("number", [True, None, [2], "many"])
-def test_without_a_usable_answer_nothing_is_applied(number, scripted, decided):
-    record = decided(scripted(choosing(number)))
-    assert (record.learning_rate, record.raw, record.fallback) == (0, None, True)
-    assert "`learning_rate`: expected a whole number" in record.reasoning
-
-
-def test_an_outage_is_no_choice(scripted, decided):
-    with pytest.raises(ModelUnavailable):
-        decided(scripted(lambda request: ModelUnavailable("down")))
-
-
-def test_the_optimizer_is_shown_evidence_items_and_memory(scripted, decided, prompts):
-    client = scripted(choosing(2))
-    decided(client)
-    assert client.requests[0].stage == "lr_autonomous"
-    assert client.requests[0].messages[0].content == prompts.texts["lr_autonomous"]
-    headings = [line[3:] for line in client.prompts[0].splitlines() if line.startswith("## ")]
-    assert headings == [
-        "Optimizer Meta Skill",
-        "Current Skill",
-        "Evidence",
-        "Proposed items (4 total)",
-        "Previous Steps in This Epoch",
-    ]
-    for fact in ("rollout_n: 12", "rollout_hard: 0.333333", "rollout_soft: 0.500000"):
-        assert f"- {fact}\n" in client.prompts[0]
-    assert "- proposed_update_items: 4\n- update_item_type: edit\n" in client.prompts[0]
-    assert '[3] op="append" target="" content="d" support=3' in client.prompts[0]
-
-
-def test_the_optimizer_is_told_the_pessimistic_number_and_the_other(scripted, decided, prompts):
-    client = scripted(choosing(2))
-    decided(client, means=Aggregate(0.5, 0.75, 6, 2))
-    assert "- rollout_n: 8\n- rollout_hard: 0.375000\n- rollout_soft: 0.562500" in client.prompts[0]
-    said = "- rollout_errors: 2 of 8 attempts could not be measured; they count as failed here."
-    assert f"{said} Without them: hard 0.500000, soft 0.750000\n" in client.prompts[0]
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        (3, 3),
-        (-2, 0),
-        (4.0, 4),
-        (2.5, 2),
-        ("7", 7),
-        ("about 3 of 5", 3),
-        ("-4", 0),
-        (True, None),
-        (float("nan"), None),
-        (float("inf"), None),
-        ("none", None),
-        ([1], None),
-    ],
-)
-def test_a_number_is_read_however_it_is_written(written, read):
-    assert coerced(written) == read
