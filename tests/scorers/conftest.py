@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 from task_files import make_task, write
+from virtual_time import out_of_time_whenever
 
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.rollout.graders import TaskScorers
@@ -40,6 +41,7 @@ def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Iterator[Grade]:
         task: Task | None = None,
         judge: Judge | None = None,
         environ: Mapping[str, str] = os.environ,
+        hangs_after: Path | None = None,
         **keys: object,
     ) -> Score:
         scorers = TaskScorers(
@@ -49,7 +51,7 @@ def grade(tmp_path: Path, make_task: Callable[..., Task]) -> Iterator[Grade]:
             functions=kept.setdefault(id(environ), Functions(environ)),
         )
         graded = scorers.grade(task or make_task(*references), Attempt((), response))
-        return asyncio.run(graded)
+        return asyncio.run(out_of_time_whenever(graded, hangs_after) if hangs_after else graded)
 
     yield run
     for functions in kept.values():

@@ -1,6 +1,7 @@
 import asyncio
 import os
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from contextlib import closing
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from computer_kinds import assert_gone
-from virtual_time import out_of_time
+from virtual_time import out_of_time, out_of_time_whenever
 
 from skillopt_ci import confinement
 from skillopt_ci.config.scorers import CommandScorer, PythonScorer
@@ -234,20 +235,22 @@ def test_exception_is_a_grader_error_with_its_place(grade, write, call, name):
         grade("python", "x", entry=returning(write, call))
 
 
-@pytest.mark.parametrize(
-    ("answer", "seconds"),
-    [("1 / 0", 60), ("exit(0)", 60), ("'no score'", 60), ("Event().wait()", 1.5)],
-)
-def test_an_answer_that_makes_the_function_fail_scores_0(grade, write, answer, seconds):
+#: Touches a file in the root, so that a test need not wait for the time that is left.
+BEGIN = "open('begun', 'w').close()"
+
+
+@pytest.mark.parametrize("answer", ["1 / 0", "exit(0)", "'no score'", f"[{BEGIN}, Event().wait()]"])
+def test_an_answer_that_makes_the_function_fail_scores_0(grade, write, tmp_path, answer):
     entry = returning(write, "eval(answer or '0.5', {'Event': __import__('threading').Event})")
     assert grade("python", "", entry=entry).soft == 0.5
-    score = grade("python", answer, entry=entry, timeout=seconds)
+    score = grade("python", answer, entry=entry, timeout=60, hangs_after=tmp_path / "begun")
     assert (score.hard, score.soft) == (0, 0)
     assert "fails on this work, not on an empty submission" in score.reason
 
 
-FORGE = """
-for folder in glob("/tmp/skillopt-ci-*_worker-*/*"):
+#: Other tests, which may run at the same time, have folders of that name, too.
+FORGE = f"""
+for folder in glob("{tempfile.gettempdir()}/skillopt-ci-*-{os.getpid()}-*_worker-*/*"):
     with open(folder + "/result.json", "w") as file:
         file.write("[" * 99_999)
 os._exit(0)
@@ -264,7 +267,7 @@ time.sleep(60)
     "answer",
     [
         "os.kill(os.getppid(), signal.SIGKILL)",
-        "os.kill(os.getppid(), signal.SIGSTOP)",
+        f"{BEGIN}; os.kill(os.getppid(), signal.SIGSTOP)",
         FORGE,
         SPEAK,
     ],
@@ -289,13 +292,13 @@ def test_an_answer_that_attacks_its_worker_harms_no_other(
         with closing(Functions(os.environ)) as functions:
             scores = []
             for each in answers:
-                seconds = 60 if each == "pass" else 1.5
-                spec = PythonScorer(type="python", entry="g.py:grade", timeout=seconds)
+                spec = PythonScorer(type="python", entry="g.py:grade", timeout=60)
                 scorer = FallibleScorer(spec, partial(call_function, spec, tmp_path, functions))
                 scores.append(await scorer(make_task(), each))
             return scores
 
-    assert [one.hard for one in asyncio.run(graded("pass", answer, "pass"))] == [1, 0, 1]
+    graded_all = out_of_time_whenever(graded("pass", answer, "pass"), tmp_path / "begun")
+    assert [one.hard for one in asyncio.run(graded_all)] == [1, 0, 1]
 
 
 def test_hung_function_is_a_grader_error(grade, write):

@@ -6,6 +6,7 @@ processes have to get somewhere first, ``pass_time`` and ``out_of_time`` end wha
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -67,4 +68,17 @@ async def out_of_time(
         if begun() and limited():
             pass_time(seconds)
             break
+    return await running
+
+
+async def out_of_time_whenever(
+    work: Coroutine[Any, Any, Result], begun: Path, seconds: float = 60.0
+) -> Result:
+    """Do ``work`` and let its ``seconds`` be over whenever the file ``begun`` is there."""
+    running = asyncio.ensure_future(work)
+    while not running.done():
+        await asyncio.sleep(0.01)
+        if begun.exists():
+            begun.unlink()
+            pass_time(seconds)
     return await running
