@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help quickstart test unit oldest lint format docs lock image check stats setup
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([[:lower:]]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 quickstart: ## see a whole training run in a minute, without any key or account
 	@$(PYTHON) scripts/bootstrap.py
