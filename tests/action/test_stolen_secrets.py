@@ -161,6 +161,7 @@ def job(world: World, home: Home) -> Iterator[World]:
         who = ("-c", "user.name=Ada", "-c", "user.email=ada@localhost")
         made.git(*who, "commit", "--quiet", "--message", "Grade by a program")
         made.git("push", "--quiet", str(world.hub.bare.folder), "main")
+        subprocess.run(["chmod", "-R", "a+rX", name], check=True)  # as with a runner's umask
         yield made
 
 

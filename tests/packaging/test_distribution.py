@@ -116,6 +116,7 @@ def test_a_release_resolves_to_one_commit_that_runs_the_image(tmp_path):
     git(tmp_path, "clone", "--quiet", str(origin), str(clone))
     environ = {**os.environ, "IMAGE": IMAGE, "VERSION": f"v{__version__}", "TOKEN": "job"}
     environ |= {"GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_SERVER_URL": "https://x.test"}
+    environ["LC_ALL"] = "C.UTF-8"  # as in the workflow: what a letter is differs between languages
 
     def run(job: str, name: str) -> None:
         (step,) = [each for each in jobs[job]["steps"] if each.get("name") == name]

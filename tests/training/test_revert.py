@@ -89,6 +89,7 @@ def test_twice_is_once_and_what_cannot_be_done_moves_nothing(two_rules, model_se
     for what, why in (("3", none), (HARMFUL, none), ("number begins", "several"), ("", none)):
         code, said = revert(two_rules, what)
         assert (code, why in said) == (2, True)
+        assert "(merged steps: 2)" in said
     assert two_rules.ref(BRANCH) == tip
     edited = two_rules.show(BRANCH).replace(B, "Something else.")
     tip = two_rules.commit(SKILL, edited, branch=BRANCH)
