@@ -20,7 +20,7 @@ from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.guard import GuardContext
 from skillopt_ci.training.slow_update import Pair, Side, Written, meta_record, slow_record
 from skillopt_ci.training.trainer import prepare
-from tests.conftest import EPOCH_ENDS, Checkout
+from tests.conftest import BRANCH, EPOCH_ENDS, RULES, Checkout
 
 RULE = "- Kind d: a number begins with d."
 
@@ -143,12 +143,20 @@ def test_every_attempt_is_made_under_both_skills_and_counted(checkout, attempts)
     assert events[-1] == StageFinished("compare", "2 fixed, 0 broken of 8 tasks")
 
 
-def test_before_any_end_the_initial_skill_is_the_earlier_one(checkout):
-    checkout.step()
+def earlier(checkout: Checkout, epoch: int) -> str:
     session = checkout.session()
-    checkout, _ = asyncio.run(prepare(session))
-    assert checkout.skill != OLD
-    assert slow_update.earlier_skill(session, checkout, 2) == OLD
+    return slow_update.earlier_skill(session, asyncio.run(prepare(session))[0], epoch)
+
+
+def test_the_earlier_skill_is_that_of_the_last_end_or_the_initial_one(checkout, model_server):
+    model_server.plan = tuple(RULES.values())
+    checkout.run("train.num_epochs=1")
+    assert checkout.show(BRANCH) != earlier(checkout, 2) == OLD
+    checkout.end_epoch("train.num_epochs=1")
+    ended = checkout.show(BRANCH)
+    checkout.step()
+    assert checkout.show(BRANCH) != ended == earlier(checkout, 2) == earlier(checkout, 3)
+    assert earlier(checkout, 1) == OLD
 
 
 # What the optimizer is asked at an epoch's end, and what is made of its reply.
