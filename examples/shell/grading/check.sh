@@ -75,4 +75,4 @@ for convention in "$@"; do
 done
 
 rm -f "$output" "$told" "$wanted"
-awk -v passed="$passed" -v total="$total" 'BEGIN { print passed / total }'
+LC_ALL=C awk -v passed="$passed" -v total="$total" 'BEGIN { print passed / total }'
