@@ -117,7 +117,8 @@ def test_time_is_over_for_what_is_in_a_session_of_its_own_too(any_desk):
     assert eventually(lambda: not processes_with(marker))
 
 
-def test_what_hides_goes_with_its_computer(tmp_path):
+def test_what_hides_goes_with_its_computer(tmp_path, monkeypatch):
+    monkeypatch.setattr("skillopt_ci.program._PATIENCE", 0.1)  # for each output that it holds open
     marker = uuid.uuid4().hex
     script = f"setsid sh -c 'touch begun; while :; do sleep 1; done; : {marker}' & "
     with desk("unconfined", environ={"HOME": str(tmp_path)}) as opened:
