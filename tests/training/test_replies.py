@@ -121,7 +121,8 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3),
 )
 keys = ["op", "target", "content", "support_count", "source_type", "merge_level", "other"]
-entries = st.dictionaries(st.sampled_from(keys), json_values) | json_values
+fields = st.dictionaries(st.sampled_from(keys), json_values)
+entries = fields.map(lambda entry: entry | APPEND) | objects | json_values
 numbers = st.integers(-3, 12) | st.booleans() | st.floats() | st.text(max_size=3) | st.none()
 
 
