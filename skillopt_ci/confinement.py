@@ -349,7 +349,7 @@ def _hidden(
         *map(Path, (*_SOCKETS, *([engine.path] if engine.scheme == "unix" else []))),
     ]
     for place in places:
-        if place.exists():
+        if os.access(place, os.F_OK):  # `exists` would fail where we may not look
             yield from _around(place.resolve(), needed)
 
 
@@ -423,13 +423,13 @@ def _installed(words: Iterable[str], environ: Mapping[str, str], home: Path) -> 
         yield from _prefix(Path(found).absolute().parent, home)
         yield Path(found).resolve()
         yield from _prefix(Path(found).resolve().parent, home)
-    yield from (Path(word) for word in files if word.startswith("/") and Path(word).exists())
+    yield from (Path(word) for word in files if word.startswith("/") and os.access(word, os.F_OK))
 
 
 @cache
 def _prefix(folder: Path, home: Path) -> tuple[Path, ...]:
     system = any(folder.is_relative_to(one) for one in _PROGRAMS)
-    if not folder.is_absolute() or not folder.is_dir() or system:
+    if not folder.is_absolute() or not os.access(f"{folder}/.", os.F_OK) or system:
         return ()
     beside = [folder.parent / name for name in ("lib", "lib64", "libexec", "pyvenv.cfg")]
     installed = folder.parent.name == "node_modules" or any(one.exists() for one in beside)

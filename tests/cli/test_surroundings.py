@@ -37,6 +37,10 @@ def is_told(code: int, told: str) -> bool:
     return code in (2, 5) and "this is a defect" not in told and "Traceback" not in told
 
 
+#: Root may look and write everywhere, unless it hands these rights back.
+ORDINARY = "" if os.getuid() else "setpriv --bounding-set=-dac_override,-dac_read_search"
+
+
 def said(done: Done) -> str:
     return f"exit {done.code}\n{done.out}{done.err}"
 
@@ -223,10 +227,16 @@ def test_a_deeply_nested_event_is_passed_over(checkout, cli):
     ("command", "read_only"), [("step", ".git"), ("check", ".git/objects"), ("step", ".git/refs")]
 )
 def test_a_repository_for_reading_alone_is_told(checkout, command, read_only):
-    # Root may write all the same, unless it hands that right back.
-    ordinary = "setpriv --bounding-set=-dac_override" if os.getuid() == 0 else ""
     for folder, _, files in os.walk(checkout.folder / read_only):
         for path in (Path(folder), *(Path(folder, name) for name in files)):
             path.chmod(path.stat().st_mode & ~0o222)
-    code, told = printed(checkout, command, before=ordinary)
+    code, told = printed(checkout, command, before=ORDINARY)
     assert is_told(code, told), told
+
+
+def test_places_where_an_ordinary_user_may_not_look_are_passed_over(checkout):
+    """As /run/containerd, or root's programs on the PATH of an image with a user of its own."""
+    closed, scorer = checkout.folder.parent / "closed", '{type: command, command: ["true"]}'
+    closed.mkdir(mode=0)
+    env = {"PATH": f"{os.environ['PATH']}:{closed}/bin", "DOCKER_HOST": f"unix://{closed}/engine"}
+    assert printed(checkout, f"check -o 'scorer={scorer}'", before=ORDINARY, **env) == (0, "")
