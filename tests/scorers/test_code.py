@@ -112,21 +112,20 @@ def test_error_status_and_death_by_signal_are_grader_errors(grade):
         grade("command", "x", command=python("import os; os.kill(os.getpid(), 11)"))
 
 
+#: Touches a file in the root, so that a test need not wait for the time that is left.
+BEGIN = "open('begun', 'w').close()"
 RUN_IT = "import sys; code = open(sys.argv[1]).read(); exec(code); print(0.25)"
 
 
-@pytest.mark.parametrize("answer", ["0/0", "import os; os.kill(os.getpid(), 9)", "exit(126)"])
-def test_an_answer_that_makes_the_grader_fail_scores_0(grade, answer):
-    command = python(RUN_IT, "{answer}")
-    assert grade("command", "", command=command, score="stdout").soft == 0.25
-    score = grade("command", answer, command=command, score="stdout")
+@pytest.mark.parametrize(
+    "answer", ["0/0", "import os; os.kill(os.getpid(), 9)", "exit(126)", f"{BEGIN}\nwhile 1: pass"]
+)
+def test_an_answer_that_makes_the_grader_fail_scores_0(grade, tmp_path, answer):
+    keys = {"command": python(RUN_IT, "{answer}"), "score": "stdout", "timeout": 60}
+    assert grade("command", "", **keys).soft == 0.25
+    score = grade("command", answer, **keys, hangs_after=tmp_path / "begun")
     assert (score.hard, score.soft, score.answer) == (0, 0, answer)
     assert "fails on this work, not on an empty submission" in score.reason
-
-
-def test_an_answer_that_never_ends_scores_0(grade):
-    command = python(RUN_IT, "{answer}")
-    assert grade("command", "while 1: pass", command=command, score="stdout", timeout=0.5).soft == 0
 
 
 def test_a_grader_that_fails_once_is_asked_again(grade, tmp_path):
@@ -235,10 +234,6 @@ def test_exception_is_a_grader_error_with_its_place(grade, write, call, name):
         grade("python", "x", entry=returning(write, call))
 
 
-#: Touches a file in the root, so that a test need not wait for the time that is left.
-BEGIN = "open('begun', 'w').close()"
-
-
 @pytest.mark.parametrize("answer", ["1 / 0", "exit(0)", "'no score'", f"[{BEGIN}, Event().wait()]"])
 def test_an_answer_that_makes_the_function_fail_scores_0(grade, write, tmp_path, answer):
     entry = returning(write, "eval(answer or '0.5', {'Event': __import__('threading').Event})")
@@ -297,8 +292,8 @@ def test_an_answer_that_attacks_its_worker_harms_no_other(
                 scores.append(await scorer(make_task(), each))
             return scores
 
-    graded_all = out_of_time_whenever(graded("pass", answer, "pass"), tmp_path / "begun")
-    assert [one.hard for one in asyncio.run(graded_all)] == [1, 0, 1]
+    scores = asyncio.run(out_of_time_whenever(graded("pass", answer, "pass"), tmp_path / "begun"))
+    assert [one.hard for one in scores] == [1, 0, 1]
 
 
 def test_hung_function_is_a_grader_error(grade, write):

@@ -143,20 +143,18 @@ def test_every_attempt_is_made_under_both_skills_and_counted(checkout, attempts)
     assert events[-1] == StageFinished("compare", "2 fixed, 0 broken of 8 tasks")
 
 
-def earlier(checkout: Checkout, epoch: int) -> str:
-    session = checkout.session()
-    return slow_update.earlier_skill(session, asyncio.run(prepare(session))[0], epoch)
-
-
 def test_the_earlier_skill_is_that_of_the_last_end_or_the_initial_one(checkout, model_server):
+    def earlier(epoch: int) -> str:
+        run = checkout.session()
+        return slow_update.earlier_skill(run, asyncio.run(prepare(run))[0], epoch)
+
     model_server.plan = tuple(RULES.values())
     checkout.run("train.num_epochs=1")
-    assert checkout.show(BRANCH) != earlier(checkout, 2) == OLD
+    assert checkout.show(BRANCH) != earlier(2) == OLD
     checkout.end_epoch("train.num_epochs=1")
     ended = checkout.show(BRANCH)
     checkout.step()
-    assert checkout.show(BRANCH) != ended == earlier(checkout, 2) == earlier(checkout, 3)
-    assert earlier(checkout, 1) == OLD
+    assert checkout.show(BRANCH) != ended == earlier(2) == earlier(3)
 
 
 # What the optimizer is asked at an epoch's end, and what is made of its reply.
