@@ -139,7 +139,8 @@ class Ended:
         """Markdown that says how it ended and what to do; a crash report stays in the log."""
         title, failure = f"**{meaning(self.exit_code).title}.**", self.failure
         if failure is None:
-            return title
+            why = [one["error"]["message"] for one in self.results if "error" in one]
+            return f"**{inline(why[-1], 1_000)}**" if why else title
         defect = self.exit_code == ExitCode.DEFECT
         hint = "Please report the job's log." if defect else inline(failure.hint, 1_000)
         return join(f"{title} {inline(failure.message, 1_000)}", hint)
@@ -170,10 +171,9 @@ class _Results(io.TextIOBase):
         *lines, self._rest = (self._rest + text).split("\n")
         for line in filter(None, lines):
             result = json.loads(line)
-            if "exit_code" not in result:  # else it is no result, but says why there is none
-                self.all.append(result)
-                if self._on_result is not None:
-                    self._on_result(result)
+            self.all.append(result)
+            if self._on_result is not None:
+                self._on_result(result)
         return len(text)
 
 

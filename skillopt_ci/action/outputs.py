@@ -55,7 +55,7 @@ def _text(value: Any) -> str:
 
 
 def fold(results: Sequence[Printed]) -> Outputs:
-    if not results or "bytes" in results[-1]:
+    if not results or results[-1].keys() & {"bytes", "error"}:
         return Outputs()
     last, said = results[-1], dict[str, Any]()
     if "matrix" in last:

@@ -139,7 +139,7 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
     ended = execute(job, ["revert", *command_line(job, Command.STATUS)[1:], "--", what])
     if ended.error is not None:
         raise ended.error
-    if not ended.results:
+    if ended.exit_code:
         raise UsageError("nothing of that is left in the skill")
     done = ended.results[-1]
     what = f"A rule of step {done['step']}" if done["edit"] else f"Step {done['step']}"

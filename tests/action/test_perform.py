@@ -127,7 +127,8 @@ def test_a_run_publishes_after_every_step_and_once_more_when_nothing_is_left(job
     assert desk.published == [""] * 5  # three steps, the end of the epoch and that of the run
     outcome = perform(job, Perform(Command.STEP))
     assert (outcome.outputs.result, outcome.exit_code) == ("nothing-to-do", 0)
-    assert (outcome.ending, desk.published) == ("**Nothing left to do.**", [""] * 6)
+    told = "**Nothing left to do: all epochs are trained.**"
+    assert (outcome.ending, desk.published) == (told, [""] * 6)
 
 
 def test_a_budget_is_inconclusive_and_no_failure(job, desk, log):
