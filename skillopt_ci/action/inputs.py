@@ -27,17 +27,17 @@ class Command(StrEnum):
 
     @property
     def trains(self) -> bool:
-        return self.steps or self in (Command.SLOW_UPDATE, Command.FINISH)
+        return self.works_for_training and self not in (Command.PLAN, Command.ROLLOUT)
 
     @property
-    def steps(self) -> bool:
-        """Whether the command does training steps, which include analysts."""
-        return self in (Command.STEP, Command.PROPOSE, Command.RUN)
+    def reads_notes(self) -> bool:
+        """Whether it does a training step or a part of one: a note can be what there is to do."""
+        return self in (Command.STEP, Command.PROPOSE, Command.RUN, Command.PLAN, Command.ROLLOUT)
 
     @property
     def works_for_training(self) -> bool:
         """Whether the command does a part of training, and so has no place in a review."""
-        return self.trains or self in (Command.PLAN, Command.ROLLOUT)
+        return self.reads_notes or self in (Command.SLOW_UPDATE, Command.FINISH)
 
 
 @dataclass(frozen=True, slots=True)

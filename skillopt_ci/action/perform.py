@@ -303,7 +303,7 @@ def _leave_page(job: Job, command: Command, ended: Ended) -> str:
 
 
 def _notes(job: Job, command: Command) -> list[str]:
-    if job.client is None or job.configured is None or not command.steps:
+    if job.client is None or job.configured is None or not command.reads_notes:
         return []
     file = job.keep / "notes.json"
     try:

@@ -42,6 +42,7 @@ _PURPOSES = {
     "rollout": "to roll out the batch of step {0.step}",
     "evaluation": "to measure the candidate of step {0.step}",
     "comparison": "to compare skills at the end of the epoch that step {0.step} ended",
+    "confirmation": "to share before the skill of step {0.step} is tested with fresh attempts",
 }
 _notes_option = click.option(
     "--notes", type=FILE, metavar="FILE", help="Review comments, as JSON; each goes to one step."
@@ -344,14 +345,15 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
 @click.option(
     "--shards", "most", type=click.IntRange(1, 256), default=4, help="Maximum number of shards."
 )
-def plan_command(settings: Globals, most: int) -> None:
+@_notes_option
+def plan_command(settings: Globals, most: int, notes: Path | None) -> None:
     """Split the next attempts into shards for several machines.
 
     Calls no model and changes nothing. With --json, `matrix` is for a workflow's `strategy.matrix`
     (with `fromJSON`): each job runs `rollout --shard`, and a last one `step --rollouts`. Exits with
     3 if nothing is left to do.
     """
-    with opened(settings) as run:
+    with opened(settings, notes=notes) as run:
         outlook = prefetcher.look_ahead(run)
         if outlook is None:
             if settings.json:
@@ -377,7 +379,8 @@ def plan_command(settings: Globals, most: int) -> None:
     metavar="FILE",
     help="Where to write the answers.",
 )
-def rollout_command(settings: Globals, shard: str, output: Path) -> None:
+@_notes_option
+def rollout_command(settings: Globals, shard: str, output: Path, notes: Path | None) -> None:
     """Make one shard of the attempts that `plan` lists, and write the answers to a file.
 
     Records nothing in git: `step --rollouts FILE` reads the answers and does the step. However this
@@ -387,7 +390,7 @@ def rollout_command(settings: Globals, shard: str, output: Path) -> None:
     part = prefetcher.Shard.parse(shard)
     if output == Path("-"):
         raise UsageError("The answers need a file: name it with --output FILE.")
-    with opened(settings) as run:
+    with opened(settings, notes=notes) as run:
         outlook = prefetcher.look_ahead(run)
         if outlook is None:
             nothing_to_do(f"Nothing left to do: {_why_over(run)}.", settings)

@@ -17,7 +17,7 @@ from typing import Literal
 from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.ledger.evidence import as_recorded
 from skillopt_ci.ledger.folder import document
-from skillopt_ci.ledger.records import ConfirmationRecord, Confirmed, FreshPair, HistoryEntry
+from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
 from skillopt_ci.ledger.timeline import comparable_from
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
@@ -59,7 +59,6 @@ ENOUGH = 64
 _FIRST_ATTEMPT = 1_000_000
 #: Digits of a recorded score; the verdict uses the rounded scores, so it can be recomputed.
 _DIGITS = 6
-
 #: Confidence required to report that the model changed.
 _SURE = 0.999
 
@@ -158,8 +157,8 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
 
 async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) -> ScoredCheckout:
     """Begin or continue a confirmation test if one is due; ``over`` means that no step is left."""
-    last = checkout.state.confirmed
-    if last is None or (due := _due(run, checkout, last, over=over)) is None:
+    last, due = checkout.state.confirmed, due_test(run, checkout, over=over)
+    if last is None or due is None:
         return checkout
     async with open_models(run, checkout, "confirm") as models:
         record = await _tested(run, checkout.skill, due, last.draws, models)
@@ -167,14 +166,13 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     made = record.draws - due.record.draws
     if not made and not usage.calls:
         return checkout
-    confirmed = last.model_copy(update={"tests": record.test, "draws": last.draws + made})
+    now: dict[str, object] = {"tests": record.test, "draws": last.draws + made}
     files: dict[str, str | None] = {run.folder.confirmation(record.test): document(record)}
     if record.action == "confirmed":
-        now = {"sha256": checkout.sha256, "step": checkout.state.step}
-        confirmed = confirmed.model_copy(update=now)
+        now |= {"sha256": checkout.sha256, "step": checkout.state.step}
         files[run.folder.confirmed_skill] = checkout.skill
     state = checkout.state.model_copy(
-        update={"confirmed": confirmed, **charged(checkout, usage, accounts)}
+        update={"confirmed": last.model_copy(update=now), **charged(checkout, usage, accounts)}
     )
     count = max(1, len(record.pairs))
     before = math.fsum(one.confirmed for one in record.pairs) / count
@@ -212,9 +210,9 @@ class _Due:
     text: str
 
 
-def _due(run: Run, checkout: ScoredCheckout, confirmed: Confirmed, *, over: bool) -> _Due | None:
-    state = checkout.state
-    if not state.provisional or not run.config.evaluation.confirm:
+def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
+    state, confirmed = checkout.state, checkout.state.confirmed
+    if confirmed is None or not state.provisional or not run.config.evaluation.confirm:
         return None
     if not over:
         per_epoch = steps_per_epoch(len(run.splits.train), run.config.train)
@@ -236,8 +234,7 @@ def _due(run: Run, checkout: ScoredCheckout, confirmed: Confirmed, *, over: bool
     if same is not None and same.size and same.draws and _undecided(same):
         draws = min(left := same.size - same.draws, affordable)
         return _Due(same, draws, text) if draws >= min(LOOK, left) else None
-    again = last is not None and not last.draws  # a test without draws is begun again
-    number = confirmed.tests if again else confirmed.tests + 1
+    number = confirmed.tests if last and not last.draws else confirmed.tests + 1  # begun again
     least = WORTHWHILE
     share = run.config.evaluation.confirm * _attempts(run, checkout) / 2  # two attempts a pair
     allowed = int(share) - confirmed.draws

@@ -28,6 +28,7 @@ from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.baseline import as_scored, best_text, unscored
+from skillopt_ci.training.confirm import due_test
 from skillopt_ci.training.evaluate import first_attempts, known_measurement
 from skillopt_ci.training.measure import next_rounds, rounds
 from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shuffled
@@ -146,12 +147,9 @@ class Prefetcher:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The next piece of work, for step ``step``, in a run that has used ``spent``.
+    """The next piece of work, for or after step ``step``, in a run that has used ``spent``."""
 
-    ``phase`` is what rollouts are for: the skill's score, a step, a decision, comparing two epochs.
-    """
-
-    phase: Literal["measure", "rollout", "evaluation", "comparison"]
+    phase: Literal["measure", "rollout", "evaluation", "comparison", "confirmation"]
     step: int
     attempts: tuple[AttemptRequest, ...]
     spent: Usage
@@ -176,7 +174,8 @@ def look_ahead(run: Run) -> Outlook | None:
         attempts = _attempts(run, tasks, candidate.skill, "selection")
         spent = scored.spent + candidate.record.usage
         return Outlook("evaluation", candidate.record.step, attempts, spent)
-    return look_beyond(run, scored)
+    last = Outlook("confirmation", scored.state.step, (), scored.spent)
+    return look_beyond(run, scored) or (last if due_test(run, scored, over=True) else None)
 
 
 def look_beyond(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Outlook | None:

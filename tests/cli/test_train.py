@@ -173,9 +173,21 @@ def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, 
     monkeypatch.setenv("DEMO_KEY", "sk-demo-key")
     model_server.plan = ["\n- ".join(RULES.values())]
     why, folder = "very selection task is solved", checkout.folder
-    over = cli(folder, "run", "-o", "evaluation.eval_test=false")
-    assert f"E{why}, so no change can score higher: 1 step in this run." in over.err
+    confirmed = ("-o", "evaluation.confirm=0.5")
+    assert cli(folder, "step", *confirmed).code == 0
+    # the merge is not confirmed yet
+    planned = cli(folder, "plan", "--json", *confirmed).json
+    assert (planned["phase"], planned["matrix"]) == ("confirmation", {"shard": ["1/1"]})
+    assert cli(folder, "rollout", "--shard", "1/1", *confirmed).code == 0
+    half = cli(folder, "step", "--until-candidate", "--json", *confirmed)
+    assert (half.code, half.json["kind"]) == (0, "confirm")
+    over = cli(folder, "run", "-o", "evaluation.eval_test=true")
+    assert f"E{why}, so no change can score higher: 0 steps in this run." in over.err
+    note = '{"version": 1, "notes": [{"id": "issue-1", "author": "wen", "text": "Shorter."}]}'
+    (folder / "notes.json").write_text(note, encoding="utf-8")
     for words in (["step"], ["plan"], ["rollout", "--shard", "1/1"]):
+        if words != ["step"]:  # what reviewers ask for reopens the run
+            assert cli(folder, *words, "--notes", "notes.json").code == 0
         nothing = cli(folder, *words)
         assert (nothing.code, f"Nothing left to do: e{why}" in nothing.err) == (3, True)
     assert (
