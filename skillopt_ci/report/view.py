@@ -158,6 +158,8 @@ def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     yield Fact("selection tasks", f"{score(decision.score_before)} → {after} ({metric}){reused}")
     if sentences := say.arithmetic(decision):
         yield Fact("arithmetic", sentences)
+    if decision.gate is not None and decision.gate.rounds > 1:
+        yield Fact("rounds", f"{decision.gate.rounds}")
     yield Fact("fixed", names=decision.fixed)
     yield Fact("broken", names=decision.broken)
     if measured.errors:
@@ -209,8 +211,7 @@ def _epoch_work(record: BoundaryRecord) -> Iterator[Fact]:
         told = f"{change} on {plural(len(record.pairs), 'training task')}: {say.categories(record)}"
     yield Fact("compared", told)
     for category in ("regressed", "improved"):
-        names = tuple(pair.id for pair in record.pairs if pair.category == category)
-        if names:
+        if names := tuple(pair.id for pair in record.pairs if pair.category == category):
             yield Fact(f"training tasks {say.CATEGORIES[category]}", names=names)
     for label, part in (("guidance", record.slow_update), ("memory", record.meta_skill)):
         if part is not None and part.refused:

@@ -107,8 +107,7 @@ def training_score(proposal: ProposalRecord) -> str:
 
 def arithmetic(decision: Decision) -> str:
     """How the verdict was reached, in sentences; empty for records without this."""
-    gate = decision.gate
-    if gate is None:
+    if (gate := decision.gate) is None:
         return ""
     difference = difference_text(gate.difference, gate.standard_error, gate.compared)
     over = f"{gate.compared} of {plural(gate.planned, 'task')}"

@@ -58,6 +58,7 @@ def test_every_number_of_a_verdict_has_its_row():
     rows = facts(event_view(record).gate)
     assert rows["arithmetic"].startswith("Difference: -0.125 ± 0.107 (95 %) on 16 of 40 tasks, ")
     assert "24 saved: a gain was unlikely to be shown" in rows["arithmetic"]
+    assert rows["rounds"] == "2"
     assert "(estimate: 16 of 40 tasks measured)" in rows["selection tasks"]
     assert "3 × down" in rows["caution"]
 
