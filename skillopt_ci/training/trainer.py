@@ -255,7 +255,7 @@ async def _candidate(
         last = next((one for one in reversed(checkout.history) if one.kind == "step"), None)
         before = last and conclusion_of(run, checkout, last)
         told = before.decision.verdict if before and before.decision else ""
-        total = plan.last_step_of(run, checkout)
+        total = max(work.step, plan.last_step_of(run, checkout))  # one in flight is still decided
         run.observer(StepStarted(work.step, total, work.epoch, current.score, current.n, told))
     if candidate is not None:
         recharge(models.meter, candidate)

@@ -9,13 +9,13 @@ from training_runs import train_all
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.model.types import total
-from skillopt_ci.progress import Event, Note, Observer, StageFinished
+from skillopt_ci.progress import Event, Note, Observer, StageFinished, StepStarted
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training.final_evaluation import finish
 from skillopt_ci.training.plan import sizes_of
 from skillopt_ci.training.review_comments import ReviewerNote
 from skillopt_ci.training.trainer import Outcome, Upcoming, upcoming
-from tests.conftest import BRANCH, CANDIDATE, EPOCH_ENDS, RULES, Checkout, Workshop
+from tests.conftest import BRANCH, CANDIDATE, EPOCH_ENDS, RULES, Checkout, Workshop, tasks
 
 
 def snapshot(checkout: Checkout) -> dict[str, object]:
@@ -351,6 +351,18 @@ def test_a_run_ends_once_every_selection_task_is_solved(checkout, model_server, 
     assert (coming.work, "every selection task is solved" in coming.why) == ("finish", True)
     assert checkout.step("evaluation.sel_env_num=0") is None
     assert checkout.kinds()[2:] == ["measure"]
+
+
+def test_a_candidate_in_flight_is_no_step_beyond_the_last(checkout, model_server):
+    checkout.commit("skills/SKILL.md", f"# Items\n\n{rules_of('abc')}")
+    checkout.commit("tasks/selection.jsonl", tasks(100, 3))  # nothing else can be learned from it
+    checkout.git("reset", "--hard", "--quiet", "main")
+    model_server.plan = [RULES["d"]]
+    checkout.stop("evaluation.ties=prefer_shorter")
+    events = list[Event]()
+    assert checkout.done(observer=events.append).record.decision.action == "reject"
+    (begun,) = (event for event in events if isinstance(event, StepStarted))
+    assert (begun.step, begun.total) == (1, 1)
 
 
 @pytest.mark.parametrize(
