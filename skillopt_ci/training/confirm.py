@@ -28,9 +28,10 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
 from skillopt_ci.training.measure import Scores, worth
 from skillopt_ci.training.plan import (
+    all_solved,
     boundary_due,
     calls_left,
-    last_step_of,
+    last_step,
     sizes_of,
     steps_per_epoch,
 )
@@ -235,16 +236,17 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         draws = min(left := same.size - same.draws, affordable)
         return _Due(same, draws, text) if draws >= min(LOOK, left) else None
     number = confirmed.tests if last and not last.draws else confirmed.tests + 1  # begun again
-    least = WORTHWHILE
+    sizes, history = sizes_of(run.config, run.splits), checkout.history
     share = run.config.evaluation.confirm * _attempts(run, checkout) / 2  # two attempts a pair
-    allowed = int(share) - confirmed.draws
-    if not over:  # half of what the whole run may draw is kept for its end
-        allowed -= int(share * last_step_of(run, checkout) / state.step / 2)
-    elif same is None:  # the skill that a run ends with is tested in any case
-        least = fewest_pairs(number)
-        allowed = max(allowed, least)
-    if same is None:
-        allowed = min(allowed, ENOUGH)
+    steps = last_step(run.config, sizes, state, history, reopened=True)
+    whole = share * steps / max(1, state.step)
+    if over and all_solved(run.config, sizes, state):  # which spares the steps that are left
+        share = whole
+    # half of what the whole run may draw is kept for its end
+    allowed = int(share) - confirmed.draws - (0 if over else int(whole / 2))
+    least = fewest_pairs(number) if over and same is None else WORTHWHILE
+    if same is None:  # the skill that a run ends with is tested in any case
+        allowed = min(max(allowed, least if over else 0), ENOUGH)
     size = min(allowed, affordable) // LOOK * LOOK
     if size < least:
         return None

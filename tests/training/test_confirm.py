@@ -153,6 +153,15 @@ def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_used(checkou
     assert row[3] == "not replayed: the test of an earlier version"
 
 
+def test_a_run_that_ends_early_is_tested_with_what_all_its_steps_would_allow(
+    checkout, model_server
+):
+    all_at_once(model_server)
+    checkout.run(ON)
+    assert checkout.kinds() == ["start", "step", "confirm"]
+    assert record(checkout).size == 40  # 8 + 4 + 8 attempts in the first of four steps, two a pair
+
+
 def test_a_skill_that_won_by_luck_stays_provisional_and_is_tested_no_more(checkout, model_server):
     all_at_once(model_server)
     truly, lucky = model_server.answer, set[str]()
