@@ -55,7 +55,7 @@ def _text(value: Any) -> str:
 
 
 def fold(results: Sequence[Printed]) -> Outputs:
-    if not results or results[-1].keys() & {"bytes", "error"}:
+    if not results:
         return Outputs()
     last, said = results[-1], dict[str, Any]()
     if "matrix" in last:
@@ -88,7 +88,7 @@ def fold(results: Sequence[Printed]) -> Outputs:
             "score_after": (last["best"]["test"] or {}).get("hard"),
             "improved": None if last["best_gain"] is None else last["best_gain"]["mean"] > 0,
         }
-    else:
+    elif not last.keys() & {"bytes", "error"}:  # of a page, or of why there is no result
         costs = [result["cost_usd"] for result in results if "cost_usd" in result]
         cost = sum(costs, 0.0) if costs and None not in costs else None
         said = {"commit": last.get("commit"), "cost_usd": cost}

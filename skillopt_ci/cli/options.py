@@ -173,12 +173,12 @@ def json_line(value: object) -> str:
     return json.dumps(value).replace("##[", r"##\u005b")
 
 
-def nothing_to_do(text: str, settings: Globals | None = None) -> NoReturn:
-    """End the command, saying why on standard error, and in JSON if ``settings`` ask for it."""
+def nothing_to_do(text: str, settings: Globals | None = None, **facts: object) -> NoReturn:
+    """End the command, saying why; also in JSON, with ``facts``, if ``settings`` ask for it."""
     click.echo(text, err=True)
     if settings is not None and settings.json:
         error = {"type": "NothingToDo", "message": text, "hint": ""}
-        print_json({"error": error, "exit_code": ExitCode.NOTHING_TO_DO})
+        print_json({**facts, "error": error, "exit_code": ExitCode.NOTHING_TO_DO})
     raise click.exceptions.Exit(ExitCode.NOTHING_TO_DO)
 
 

@@ -356,9 +356,8 @@ def plan_command(settings: Globals, most: int, notes: Path | None) -> None:
     with opened(settings, notes=notes) as run:
         outlook = prefetcher.look_ahead(run)
         if outlook is None:
-            if settings.json:
-                print_json({"phase": "", "step": None, "attempts": 0, "matrix": {"shard": []}})
-            nothing_to_do(f"Nothing left to do: {_why_over(run)}.")
+            why = f"Nothing left to do: {_why_over(run)}."
+            nothing_to_do(why, settings, phase="", step=None, attempts=0, matrix={"shard": []})
     names = [str(part) for part in prefetcher.shards(outlook, most)]
     attempts, purpose = len(outlook.attempts), _PURPOSES[outlook.phase].format(outlook)
     settings.tell(

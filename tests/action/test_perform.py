@@ -129,6 +129,9 @@ def test_a_run_publishes_after_every_step_and_once_more_when_nothing_is_left(job
     assert (outcome.outputs.result, outcome.exit_code) == ("nothing-to-do", 0)
     told = "**Nothing left to do: all epochs are trained.**"
     assert (outcome.ending, desk.published) == (told, [""] * 6)
+    planned = perform(job, Perform(Command.PLAN))
+    assert planned.report.startswith(told)
+    assert (planned.outputs.matrix, planned.outputs.phase) == ('{"shard":[]}', "")
 
 
 def test_a_budget_is_inconclusive_and_no_failure(job, desk, log):

@@ -30,6 +30,7 @@ def test_plan_after_the_last_step_is_empty(cli, done):
     planned = cli(done, "plan", "--json")
     assert planned.code == 3
     assert (planned.json["phase"], planned.json["matrix"]) == ("", {"shard": []})
+    assert planned.json["error"]["message"] == "Nothing left to do: all epochs are trained."
     assert cli(done, "rollout", "--shard", "1/1").code == 3
 
 
