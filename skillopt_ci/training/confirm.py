@@ -241,7 +241,7 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
     steps = last_step(run.config, sizes, state, history, reopened=True)
     whole = share * steps / max(1, state.step)
     if over and all_solved(run.config, sizes, state):  # which spares the steps that are left
-        share = whole
+        share = max(share, whole)
     # half of what the whole run may draw is kept for its end
     allowed = int(share) - confirmed.draws - (0 if over else int(whole / 2))
     least = fewest_pairs(number) if over and same is None else WORTHWHILE

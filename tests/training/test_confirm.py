@@ -162,6 +162,16 @@ def test_a_run_that_ends_early_is_tested_with_what_all_its_steps_would_allow(
     assert record(checkout).size == 40  # 8 + 4 + 8 attempts in the first of four steps, two a pair
 
 
+def test_a_run_that_made_more_steps_than_it_now_has_is_tested_with_what_they_took(
+    checkout, model_server
+):
+    all_at_once(model_server)
+    for _ in range(3):
+        checkout.step(ON, "evaluation.ties=prefer_shorter")
+    checkout.run(ON, "train.num_epochs=1", "train.batch_size=8")
+    assert record(checkout).size == 16  # not a third, for the one step that it now has
+
+
 def test_a_skill_that_won_by_luck_stays_provisional_and_is_tested_no_more(checkout, model_server):
     all_at_once(model_server)
     truly, lucky = model_server.answer, set[str]()
