@@ -55,14 +55,10 @@ def _text(value: Any) -> str:
 
 
 def fold(results: Sequence[Printed]) -> Outputs:
-    if not results:
-        return Outputs()
-    last, said = results[-1], dict[str, Any]()
+    last, said = (results[-1] if results else {}), dict[str, Any]()
     if "matrix" in last:
-        said = {
-            "matrix": json.dumps(last["matrix"], separators=(",", ":")),
-            "phase": last.get("phase"),
-        }
+        matrix = json.dumps(last["matrix"], separators=(",", ":"))
+        said = {"matrix": matrix, "phase": last.get("phase")}
     elif "skills" in last:  # an evaluation of one skill, or of two
         skills, difference = last["skills"], last.get("difference")
         said = {

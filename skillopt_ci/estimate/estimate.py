@@ -7,7 +7,6 @@ from skillopt_ci.config.config import Config
 from skillopt_ci.config.rollout import ChatConfig
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import Calls, Range
-from skillopt_ci.ledger.records import State
 from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import Account, Usage, summed
 from skillopt_ci.prompts.library import Prompts
@@ -126,7 +125,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         )
     prices = tariffs(config.model)
     if works or not finished(checkout.history):
-        works += [_confirmation(run, state, works), forecast.finish()]
+        works += [_confirmation(config, tasks, checkout, works), forecast.finish()]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         calls = counts.in_calls(counts.joined(works), supposed.calls, situation.judged)
@@ -160,14 +159,18 @@ def _assumptions(
         yield f"No price is known for: {', '.join(unpriced)}; set model.<role>.price."
 
 
-def _confirmation(run: Run, state: State | None, works: Iterable[Calls]) -> Calls:
-    share, made = run.config.evaluation.confirm, counts.joined(works)
-    if not share or (state is not None and state.confirmed is None):
+def _confirmation(
+    config: Config, tasks: plan.Sizes, checkout: Checkout, works: Sequence[Calls]
+) -> Calls:
+    share, state, made = config.evaluation.confirm, checkout.state, counts.joined(works)
+    if not share or not (state is None or state.provisional or (works and state.confirmed)):
         return {}
     attempts = made.get(counts.ROLLOUT, Range()) + made.get(counts.SELECTION, Range())
-    before = 0 if state is None else state.usage.calls
-    last = 2 * fewest_pairs(run.config.train.num_epochs + 1)
-    most = round(share * (attempts.high + before)) + last
+    before = 0.0 if state is None else state.usage.calls
+    if state is not None and not works:  # steps that are spared count as if they were made
+        steps = plan.last_step(config, tasks, state, checkout.history, reopened=True)
+        before *= max(1, steps / max(1, state.step))
+    most = round(share * (attempts.high + before)) + 2 * fewest_pairs(config.train.num_epochs + 1)
     return {counts.CONFIRMATION: Range(0, share * attempts.likely, most)}
 
 

@@ -14,6 +14,7 @@ from training_runs import train_all
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.show import _replayed_confirmations
+from skillopt_ci.estimate.estimate import estimate
 from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
 from skillopt_ci.progress import Event, Note, StageAdvanced, StageStarted
@@ -28,6 +29,7 @@ from skillopt_ci.training.confirm import (
     tally,
     verdict,
 )
+from skillopt_ci.training.state import find_checkout
 from tests.conftest import BRANCH, RULES, SKILL, Checkout, ModelServer, Stopped
 
 A, B, C = (RULES[kind] for kind in "abc")
@@ -153,18 +155,20 @@ def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_used(checkou
     assert row[3] == "not replayed: the test of an earlier version"
 
 
-def test_a_run_that_ends_early_is_tested_with_what_all_its_steps_would_allow(
-    checkout, model_server
-):
+def test_a_run_that_ends_early_is_tested_as_if_it_made_all_steps(checkout, model_server):
     all_at_once(model_server)
+    checkout.step(ON)
+    run = checkout.session(ON)
+    told, _ = estimate(run, find_checkout(run, run.ledger.sync())).rest.stages
     checkout.run(ON)
     assert checkout.kinds() == ["start", "step", "confirm"]
     assert record(checkout).size == 40  # 8 + 4 + 8 attempts in the first of four steps, two a pair
+    assert told.calls.high >= 2 * 40
+    (test,) = estimate(run, find_checkout(run, run.ledger.sync())).rest.stages
+    assert (told.account.stage, test.account.stage) == ("confirmation", "test")
 
 
-def test_a_run_that_made_more_steps_than_it_now_has_is_tested_with_what_they_took(
-    checkout, model_server
-):
+def test_steps_that_a_run_made_count_even_if_it_now_has_fewer(checkout, model_server):
     all_at_once(model_server)
     for _ in range(3):
         checkout.step(ON, "evaluation.ties=prefer_shorter")
