@@ -21,7 +21,7 @@ from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.job import Job, JobOutcome
 from skillopt_ci.action.main import run
 from skillopt_ci.action.outputs import Outputs
-from skillopt_ci.action.perform import leave_notes, perform
+from skillopt_ci.action.perform import _notes, leave_notes, perform
 from skillopt_ci.cli.comment import Published, publish_run
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.cli.options import Globals
@@ -364,6 +364,8 @@ def test_a_secret_in_a_note_is_left_out_of_the_file(trained, tmp_path):
     assert leave_notes(job, Scene(trained.hub).client(), file) == 1
     assert secret not in file.read_text("utf-8")
     assert HIDDEN in read_notes(file)[0].text
+    job = replace(job, client=Scene(trained.hub).client())
+    assert all(_notes(job, one) for one in (Command.PROPOSE, Command.PLAN, Command.ROLLOUT))
 
 
 def test_a_note_is_heard_after_its_pull_request_was_merged(trained):
