@@ -110,14 +110,14 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     begin = [] if state else [forecast.start()]
     steps, of_epoch, works = list[Calls](), [*begin], [*begin]
     for number in range(1, situation.total_steps + 1):
-        coming, own = plan.plan_step(train, config.train, number), list[Calls]()
+        step, own = plan.plan_step(train, config.train, number), list[Calls]()
         if number >= first:
-            own.append(forecast.step(coming))
+            own.append(forecast.step(step))
             steps += own
-        if coming.is_last_of_epoch and (number >= first or coming.epoch == due):
-            own.append(forecast.epoch_end(coming.epoch))
+        if step.is_last_of_epoch and (number >= first or step.epoch == due):
+            own.append(forecast.epoch_end(step.epoch))
         works += own
-        of_epoch += own if coming.epoch == epoch else []
+        of_epoch += own if step.epoch == epoch else []
     if candidate is not None and works:
         whole, left = works[0], {counts.SELECTION: works[0].get(counts.SELECTION, Range())}
         steps, of_epoch, works = (

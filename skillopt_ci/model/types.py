@@ -35,7 +35,7 @@ class Usage:
     """The usage of calls. ``cost_usd`` is None if any price is unknown.
 
     ``prompt_tokens`` include tokens read from and written to the provider's cache,
-    ``completion_tokens`` reasoning. ``estimated``: from the text, as the server reported no usage.
+    ``completion_tokens`` reasoning. ``estimated``: counted from the text, as the server told none.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")

@@ -1,4 +1,4 @@
-"""Prefetch: start rollouts that will certainly be needed before the work that needs them.
+"""Make rollouts ahead that are sure to be needed: prefetched, or as shards on other machines.
 
 The prefetcher listens to the trainer; no stage knows of it. A prefetched attempt is stored
 unclaimed and charged to the work that uses it, so no record depends on what was prefetched.

@@ -179,12 +179,13 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     )
     last, sizes = plan.last_step_of(run, decided), plan.sizes_of(run.config, run.splits)
     if plan.all_solved(run.config, sizes, decided.state) and decided.state.step >= last:
-        count = decided.state.current.measurement.n
-        text = (
-            f"All {count} measured selection tasks are solved, so training ends: harder or more "
-            f"would show what else to learn.{unused_tasks(run)}"
+        run.observer(
+            Note(
+                f"All {decided.state.current.measurement.n} measured selection tasks are solved, "
+                "so training ends: harder or more would show what else to learn."
+                f"{unused_tasks(run)}"
+            )
         )
-        run.observer(Note(text))
     if isinstance(record, BoundaryRecord):
         run.observer(StageFinished("epoch end", "recorded"))
         return BoundaryOutcome(record, decided.commit, decided.state, seconds)
