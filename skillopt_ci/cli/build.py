@@ -155,7 +155,7 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
     with closing(ProgressDisplay(sys.stderr, settings)) as observer:
         run = open_run(settings, observer)
         if notes is not None:
-            run = replace(run, notes=read_notes(settings.cwd / notes))
+            run = replace(run, reviewer_notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
             begun = as_begun(run)
             begun = replace(begun, kept=_kept(run, settings))
@@ -262,7 +262,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         clock=time.monotonic,
         command_started=time.monotonic(),
         redact=redact,
-        places=pool,
+        pool=pool,
         environment=environment,
         events=events_path(ledger, config.run),
     )

@@ -202,15 +202,15 @@ def try_solutions(
     :class:`~skillopt_ci.errors.ComputerUnavailable`, or UsageError where no computer is configured.
     """
     settings = loaded.config.rollout
-    if (places := open_computer_pool(loaded.config, loaded.root, environ)) is None:
+    if (pool := open_computer_pool(loaded.config, loaded.root, environ)) is None:
         raise UsageError("Solutions are commands, and no computer is configured for them")
-    places.computers.check()
+    pool.computers.check()
     scorers = TaskScorers(
         loaded.config.scorer,
         judge=None,
         root=loaded.root,
         functions=Functions(environ),
-        pool=places,
+        pool=pool,
         limits=settings.limits,
     )
     solver = ScriptedSolver(ScriptedConfig(type="scripted", answer="done"))
@@ -220,7 +220,7 @@ def try_solutions(
         )
         for task in tasks
     ]
-    runner = Runner(AttemptRunner(solver, scorers, settings, places), Slots(4))
+    runner = Runner(AttemptRunner(solver, scorers, settings, pool), Slots(4))
     made = asyncio.run(runner.carry_out(AttemptRequest(one, "", "trial") for one in scripted))
     return {rollout.task_id: rollout for rollout in made}
 

@@ -290,7 +290,7 @@ def _parts(parcel: Parcel, folder: Path, redact: Redactor, stack: AsyncExitStack
         environ=environ,
         cache_path=folder / "calls.sqlite",
         redact=redact,
-        places=open_computer_pool(config, root, environ),
+        pool=open_computer_pool(config, root, environ),
         environment=environment,
     )
 

@@ -61,13 +61,13 @@ class Grading(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Makes attempts at once in ``places``, and here unless there is an ``executor``.
+    """Makes as many attempts at once as ``slots`` admit, here unless there is an ``executor``.
 
     ``begun`` waits if the same attempt is already being made elsewhere.
     """
 
     attempting: "AttemptRunner"
-    places: Slots
+    slots: Slots
     executor: Executor | None = None
     begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
 
@@ -82,19 +82,19 @@ class Runner:
     ) -> tuple[Rollout, ...]:
         return tuple(
             await map_ordered(
-                lambda one: self._carry_out(one, done), requests, limit=self.places.limit
+                lambda one: self._carry_out(one, done), requests, limit=self.slots.limit
             )
         )
 
     def stream(self, requests: Iterable[AttemptRequest]) -> AsyncGenerator[Rollout, None]:
-        return stream(self._carry_out, requests, limit=self.places.limit)
+        return stream(self._carry_out, requests, limit=self.slots.limit)
 
     async def _carry_out(
         self, request: AttemptRequest, done: Callable[[Rollout], None] = silent
     ) -> Rollout:
         if self.begun is not None:
             await self.begun(request)
-        async with self.places:
+        async with self.slots:
             if self.executor is None:
                 rollout = await self.attempting(request)
             else:

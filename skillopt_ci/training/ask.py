@@ -40,7 +40,7 @@ class OptimizerChat:
     observer: Observer
     step_buffer: str = ""
     meta_skill: str = ""
-    guidance: str = ""
+    reviewer_guidance: str = ""
     refuse: Refuse = permit
 
     async def ask(

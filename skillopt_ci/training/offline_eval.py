@@ -167,7 +167,7 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
             run.observer(StageAdvanced("rescore", trace.task))
             return regraded
 
-        results = await map_ordered(one, found, limit=models.runner.places.limit)
+        results = await map_ordered(one, found, limit=models.runner.slots.limit)
     graded = tuple(result for result in results if result is not None)
     run.observer(StageFinished("rescore", plural(len(graded), "attempt")))
     return Rescored(graded, len(results) - len(graded), models.meter.total())

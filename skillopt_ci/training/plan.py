@@ -345,8 +345,8 @@ def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
 
 
 def last_step_of(run: Run, checkout: Checkout) -> int:
-    sizes, asked = sizes_of(run.config, run.splits), bool(unheard(run.notes, checkout.state))
-    return last_step(run.config, sizes, checkout.state, checkout.history, reopened=asked)
+    sizes, asked = sizes_of(run.config, run.splits), unheard(run.reviewer_notes, checkout.state)
+    return last_step(run.config, sizes, checkout.state, checkout.history, reopened=bool(asked))
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:

@@ -48,14 +48,14 @@ async def propose(
     """Make the step's candidate from the training tasks of ``plan``; return it and its record."""
     optimizer, skill = run.config.optimizer, checkout.skill
     mode, guard = update_mode(optimizer), guard_context(run, checkout)
-    heard = unheard(run.notes, checkout.state) if analyst_budget(optimizer) != 0 else ()
+    heard = unheard(run.reviewer_notes, checkout.state) if analyst_budget(optimizer) != 0 else ()
     chat = OptimizerChat(
         client=models.client,
         prompts=run.prompts,
         observer=run.observer,
         step_buffer=step_buffer(run, checkout, plan.epoch),
         meta_skill=meta_skill(run, checkout),
-        guidance=render_notes(heard),
+        reviewer_guidance=render_notes(heard),
         refuse=guard.refuse,
     )
     work = partial(learn, run, checkout, plan, mode, chat, models)

@@ -219,7 +219,7 @@ class Analysts(Generic[Item]):
                 for minibatch in work if sound else ():
                     reading.begin(minibatch)
             work += dealer.rest()
-            if not work and self.chat.guidance:
+            if not work and self.chat.reviewer_guidance:
                 # reviewers' requests get an analyst even if there is nothing else to learn
                 both = self.gradient.model_copy(update={"failure_only": False})
                 work = minibatches(seen, both)[:1]
@@ -245,7 +245,7 @@ class Analysts(Generic[Item]):
             mode.assignment(self.learning_rate),
             library.previous_steps(chat.step_buffer),
             library.meta_skill(chat.meta_skill),
-            chat.guidance,
+            chat.reviewer_guidance,
             library.section(
                 f"{_HEADING[source]} Trajectories ({len(rollouts)} total)",
                 render_trajectories(
@@ -261,7 +261,7 @@ class Analysts(Generic[Item]):
             minibatch.name,
             user,
             partial(parse_analyst, mode.payload, source=source, shown=len(rollouts), notes=notes),
-            replies.analyst(mode.payload, source, notes=notes, wishes=bool(chat.guidance)),
+            replies.analyst(mode.payload, source, notes=notes, wishes=bool(chat.reviewer_guidance)),
             prompt=_PROMPT[source] + mode.prompt_suffix,
             supplement=f"{_PROMPT[source]}_skill_aware" if notes else "",
             stage="analyst",
@@ -318,7 +318,7 @@ class Analysts(Generic[Item]):
             budget=self.learning_rate,
             gradient=self.gradient,
             seed=seed,
-            step_buffer=library.joined(chat.step_buffer, chat.guidance),
+            step_buffer=library.joined(chat.step_buffer, chat.reviewer_guidance),
             meta_skill=chat.meta_skill,
             notes_from=self.notes_from,
         )

@@ -65,7 +65,7 @@ class RunnerParts:
     cache_path: Path | None
     observer: Observer = silent
     redact: Redact = unchanged
-    places: ComputerPool | None = None
+    pool: ComputerPool | None = None
     environment: Environment | None = None
     events: Path | None = None
 
@@ -77,7 +77,7 @@ class RunnerParts:
             facts["attempts"] = settings.attempts
         if settings.computer is not None:
             facts["computer"] = settings.computer.model_dump(mode="json")
-        if self.places is not None and (common := self.places.common) is not None:
+        if self.pool is not None and (common := self.pool.common) is not None:
             files = [[file.name, file.content] for file in common.files]
             facts["task"] = [common.block.model_dump(mode="json", exclude={"files"}), files]
         if not isinstance(settings.solver, rollout.ChatConfig):
@@ -191,11 +191,11 @@ class Equipment:
         anything is paid for.
         """
         client = (await self.router()).for_work(scope, meter, used, self.questions)
-        if run.places is not None:
+        if run.pool is not None:
             # the check may run slow programs
-            await asyncio.to_thread(run.places.computers.check)
-            if run.places.computers.caveat:
-                run.observer(Note(run.places.computers.caveat, level="warning"))
+            await asyncio.to_thread(run.pool.computers.check)
+            if run.pool.computers.caveat:
+                run.observer(Note(run.pool.computers.caveat, level="warning"))
         async with AsyncExitStack() as resources:
             solver, grading = _solver(run, LimitedClient(client), self.functions)
             cache = None
@@ -220,7 +220,7 @@ class Equipment:
                 solver,
                 grading,
                 settings=run.config.rollout,
-                pool=run.places,
+                pool=run.pool,
                 cache=cache,
                 meter=meter,
                 record=record,
@@ -277,7 +277,7 @@ def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple
         judge=judge,
         root=run.root,
         functions=functions,
-        pool=run.places,
+        pool=run.pool,
         limits=config.rollout.limits,
     )
     environment = run.environment
@@ -290,7 +290,7 @@ def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple
         config=config,
         root=run.root,
         environ=run.environ,
-        computers=None if run.places is None else run.places.computers,
+        computers=None if run.pool is None else run.pool.computers,
         solver=solver,
         grade=scorers.grade,
     )
@@ -331,9 +331,9 @@ class Render(Protocol):
 class Run(RunnerParts):
     """One run on one repository, with the skill at ``skill_path`` in it.
 
-    ``command_started`` is a reading of ``clock``, in seconds. ``notes`` are reviewers' notes,
-    oldest first. ``listen`` receives the trainer's events; ``begun`` waits for an attempt that is
-    being prefetched. ``kept`` is for ``State.kept``.
+    ``command_started`` is a reading of ``clock``, in seconds. ``reviewer_notes`` has the oldest
+    first. ``listen`` receives the trainer's events; ``begun`` waits for an attempt that is being
+    prefetched. ``kept`` is for ``State.kept``.
     """
 
     skill_path: str
@@ -343,7 +343,7 @@ class Run(RunnerParts):
     clock: Callable[[], float]
     command_started: float
     kept: Mapping[str, object] = field(default_factory=dict)
-    notes: tuple[ReviewerNote, ...] = ()
+    reviewer_notes: tuple[ReviewerNote, ...] = ()
     listen: Callable[[object], None] = silent
     begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
     equipment: Equipment | None = None

@@ -334,7 +334,7 @@ class Trained:
         """Fetch notes, do a step with them, publish; return how many notes there were."""
         file = self.checkout.folder / ".git" / "notes.json"
         count = leave_notes(self._job, self._client, file)
-        session = replace(self.checkout.session(), notes=read_notes(file))
+        session = replace(self.checkout.session(), reviewer_notes=read_notes(file))
         asyncio.run(train_once(session, lambda outcome: None))
         self.publish()
         return count

@@ -63,7 +63,7 @@ def test_anything_else_is_trained_on(checkout, measurement):
 
 
 def test_a_reviewer_who_asks_for_something_is_heard(checkout):
-    session = replace(checkout.session(FOUR), notes=(NOTE,))
+    session = replace(checkout.session(FOUR), reviewer_notes=(NOTE,))
     baseline.refuse_to_learn_nothing(session, standing(measured(4, 4)))
     with pytest.raises(NothingToLearn):
         baseline.refuse_to_learn_nothing(session, standing(measured(4, 4), heard_notes=(NOTE.id,)))

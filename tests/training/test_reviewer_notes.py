@@ -20,7 +20,7 @@ RULE = "Kind a: a number begins with a."
 
 def step(checkout: Checkout, *notes: ReviewerNote, **how: object) -> StepRecord:
     """Do one step with these notes at hand; return its record."""
-    session = replace(checkout.session(), notes=notes, **how)
+    session = replace(checkout.session(), reviewer_notes=notes, **how)
     asyncio.run(train_once(session, lambda outcome: None))
     return checkout.record(checkout.state().step)
 
@@ -108,12 +108,12 @@ def test_notes_are_worked_on_without_any_failure(checkout, model_server):
     with pytest.raises(NothingToLearn):
         asyncio.run(train_once(session, lambda outcome: None))
     assert analysts(model_server) == []
-    asyncio.run(train_once(replace(session, notes=(NOTE,)), lambda outcome: None))
+    asyncio.run(train_once(replace(session, reviewer_notes=(NOTE,)), lambda outcome: None))
     (prompt,) = analysts(model_server)
     assert "Stage: analyst_success" in prompt
     assert NOTE.text in prompt
     # after the first step, too, training ends unless somebody asks for more
-    again = replace(session, notes=(NOTE, LATER))
+    again = replace(session, reviewer_notes=(NOTE, LATER))
     asyncio.run(train_once(again, lambda outcome: None))
     asyncio.run(train_once(again, lambda outcome: None))
     assert [entry.step for entry in checkout.history()] == [0, 1, 2]
@@ -121,7 +121,7 @@ def test_notes_are_worked_on_without_any_failure(checkout, model_server):
 
 def test_nobody_hears_a_note_when_nothing_may_be_proposed(checkout, model_server):
     idle = checkout.session("optimizer.learning_rate=0", "optimizer.min_learning_rate=0")
-    asyncio.run(train_once(replace(idle, notes=(NOTE,)), lambda outcome: None))
+    asyncio.run(train_once(replace(idle, reviewer_notes=(NOTE,)), lambda outcome: None))
     assert checkout.state().heard_notes == ()
     assert analysts(model_server) == []
 

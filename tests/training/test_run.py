@@ -333,7 +333,7 @@ def test_a_run_ends_once_every_selection_task_is_solved(checkout, model_server, 
     checkout.commit("skills/SKILL.md", f"# Items\n\n{rules_of('abc')}")
     model_server.plan = [RULES["d"]]
     settings, events = (*EPOCH_ENDS, "evaluation.sel_env_num=4"), list[Event]()
-    noted, outcomes = replace(checkout.session(*settings), notes=notes), list[Outcome]()
+    noted, outcomes = replace(checkout.session(*settings), reviewer_notes=notes), list[Outcome]()
     asyncio.run(train_all(replace(noted, observer=events.append), outcomes.append))
     (outcome,) = outcomes
     assert checkout.kinds() == ["start", "step"]
