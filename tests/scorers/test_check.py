@@ -33,7 +33,7 @@ def test_every_kind_has_its_grader_and_its_row_in_the_guide():
     assert others == built, "in GRADERS (scorers/text.py), or here and in TaskScorers._build"
     table = GUIDE.read_text(encoding="utf-8").partition("| scorer |")[2].partition("\n\n")[0]
     named = re.findall(r"`(\w+)`", " ".join(row[: row.find(" | ")] for row in table.splitlines()))
-    assert {*named} == KINDS.keys()
+    assert {*named} == KINDS.keys(), f"rows under 'Choose a scorer' in {GUIDE}"
 
 
 class AskedScorer(scorers.AnswerScorer):
