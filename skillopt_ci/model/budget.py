@@ -145,8 +145,9 @@ class Meter:
         self._started = {"step": now, "run": now if command_started is None else command_started}
         self._accounts: dict[Account, Usage] = {}
         self._dollars = 0.0
+        #: Of ``paid_before``, what this command has not yet used again, and so not charged.
         self.unbooked = paid_before or Usage()
-        #: What the record of a pushed candidate holds.
+        #: Of what was charged, the part in a pushed candidate's record.
         self.recorded = Usage()
         self._in_flight: list[Usage] = []
         self._lent: list[Usage] = []

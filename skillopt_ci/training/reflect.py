@@ -202,20 +202,19 @@ class Analysts(Generic[Item]):
     ) -> tuple[Reflection[Item] | Lost, ...]:
         """Let analysts read ``rollouts``; return results in minibatch order, failures first.
 
-        A minibatch is read once it is complete, and in halves if its prompt is refused; after the
-        first rollout that could not be measured, reading waits for all. Raises ModelUnavailable if
-        no minibatch could reach the model.
+        A minibatch is read once it is complete, and in halves if its prompt is refused. After the
+        first rollout that could not be measured, reading waits for all, since too many of those
+        stop the step. Raises ModelUnavailable if no minibatch could reach the model.
         """
         async with Begun(self._read) as reading:
             dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
-            asks, observer = self.learning_rate != 0, self.chat.observer
-            sound = asks
+            sound = asks = self.learning_rate != 0
             async for rollout in rollouts:
                 seen.append(rollout)
                 sound = sound and rollout.status.measured
                 work += dealer.deal(rollout)
                 if work and sound and not reading.tasks:
-                    observer(StageStarted("reflect"))
+                    self.chat.observer(StageStarted("reflect"))
                 for minibatch in work if sound else ():
                     reading.begin(minibatch)
             work += dealer.rest()
@@ -225,7 +224,7 @@ class Analysts(Generic[Item]):
                 work = minibatches(seen, both)[:1]
             work = work if asks else []
             if not reading.tasks:
-                observer(StageStarted("reflect", len(work)))
+                self.chat.observer(StageStarted("reflect", len(work)))
             for minibatch in work:
                 reading.begin(minibatch)
             work.sort(key=attrgetter("source_type"))
@@ -269,10 +268,8 @@ class Analysts(Generic[Item]):
             sample=minibatch.sample,
         )
         told, half = "no answer", len(rollouts) // 2
-        refused = isinstance(reply, Lost) and isinstance(
-            reply.error, ModelRefusal | RequestTooLarge
-        )
-        if refused and half:
+        error = reply.error if isinstance(reply, Lost) else None
+        if half and isinstance(error, ModelRefusal | RequestTooLarge):
             # the prompt is too long, or a filter objects to one trajectory
             return [
                 one
@@ -280,7 +277,7 @@ class Analysts(Generic[Item]):
                 for one in await self._read(replace(minibatch, rollouts=part))
             ]
         if isinstance(reply, Reflection):
-            reply = self._known(reply, minibatch.rollouts)
+            reply = self._attributed(reply, minibatch.rollouts)
             if minibatch.sample:  # the first one described the same failures
                 reply = replace(reply, failure_patterns=(), notes=())
             noted = f", {plural(len(reply.notes), 'note')}" if reply.notes else ""
@@ -288,19 +285,13 @@ class Analysts(Generic[Item]):
         chat.observer(StageAdvanced("reflect", f"{minibatch.name}: {told}"))
         return [reply]
 
-    def _known(self, reply: Reflection[Item], shown: Sequence[Rollout]) -> Reflection[Item]:
+    def _attributed(self, reply: Reflection[Item], shown: Sequence[Rollout]) -> Reflection[Item]:
+        # we know better than the reply what was shown, and how many edits are allowed
         ids = tuple(rollout.task_id for rollout in shown)
-        edits = reply.patch.edits[: self.learning_rate]
-        return replace(
-            reply,
-            patch=Patch(
-                tuple(replace(edit, source_type=reply.source_type) for edit in edits),
-                reply.patch.reasoning,
-            ),
-            failure_patterns=tuple(
-                one.model_copy(update={"task_ids": ids}) for one in reply.failure_patterns
-            ),
-        )
+        patterns = (one.model_copy(update={"task_ids": ids}) for one in reply.failure_patterns)
+        edits = (replace(one, source_type=reply.source_type) for one in reply.patch.edits)
+        patch = Patch(tuple(edits)[: self.learning_rate], reply.patch.reasoning)
+        return replace(reply, patch=patch, failure_patterns=tuple(patterns))
 
     async def reflect_there(
         self, environment: Environment, rollouts: Sequence[Rollout], seed: int
@@ -344,4 +335,4 @@ class Analysts(Generic[Item]):
         stated = replies.whole_number(patch.get("batch_size")) or len(seen)
         size, notes = max(1, min(stated, len(seen))), source in self.notes_from
         reply = parse_analyst(self.mode.payload, json.dumps(patch), source, size, notes=notes)
-        return self._known(reply, seen)
+        return self._attributed(reply, seen)

@@ -192,8 +192,7 @@ class Equipment:
         """
         client = (await self.router()).for_work(scope, meter, used, self.questions)
         if run.pool is not None:
-            # the check may run slow programs
-            await asyncio.to_thread(run.pool.computers.check)
+            await asyncio.to_thread(run.pool.computers.check)  # it may run slow programs
             if run.pool.computers.caveat:
                 run.observer(Note(run.pool.computers.caveat, level="warning"))
         async with AsyncExitStack() as resources:
@@ -438,8 +437,7 @@ class Run(RunnerParts):
             finally:
                 # at the end, so that no candidate's record holds what its resumption charges again
                 if (lost := total(others.values()) + meter.unbooked).calls:
-                    # by whichever role
-                    meter.charge(Account(Role.TARGET, "abandoned"), lost)
+                    meter.charge(Account(Role.TARGET, "abandoned"), lost)  # by whichever role
 
 
 @asynccontextmanager
