@@ -11,7 +11,7 @@ from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural, score
-from skillopt_ci.training.gate import Ask, Ending, Setup, Test, decide, sequential_test, setup
+from skillopt_ci.training.gate import Ask, Ending, Setup, Test, decide, sequential_test, set_up
 from skillopt_ci.training.measure import Scores, measurement_of, rounds, text_of
 from skillopt_ci.training.memory import measured_before, past_scores
 from skillopt_ci.training.run_context import OpenModels, Run
@@ -105,11 +105,11 @@ async def evaluate_text(
 ) -> Decision:
     """Roll out ``skill`` on as many tasks as the decision needs, and decide."""
     reused, known = known_measurement(run, checkout, skill) or (None, None)
-    terms = _setup(run, checkout, skill, evaluation, notes_only=notes_only)
-    if known is not None and known.asked >= set(terms.order):
-        terms = replace(terms, stop=False)  # stopping saves nothing: nothing is left to attempt
-    planned = len(terms.order)
-    test = sequential_test(terms, {} if known is None else known.tasks)
+    setup = _set_up(run, checkout, skill, evaluation, notes_only=notes_only)
+    if known is not None and known.asked >= set(setup.order):
+        setup = replace(setup, stop=False)  # stopping saves nothing: nothing is left to attempt
+    planned = len(setup.order)
+    test = sequential_test(setup, {} if known is None else known.tasks)
     outcome, scores = await _roll_out(run, models, test, skill, planned)
     asked, tallied = set(outcome.asked), outcome.candidate
     names = [task.id for task in run.selection if task.id in asked]
@@ -127,7 +127,7 @@ async def evaluate_text(
     flips = paired(checkout.state.current.measurement.hard_scores, found.hard_scores)
     types = {task.id: task.task_type for task in run.selection}
     decision = decide(
-        terms, outcome, found, checkout.state, types, evaluation, notes_only=notes_only
+        setup, outcome, found, checkout.state, types, evaluation, notes_only=notes_only
     ).model_copy(
         update={
             "measurement": found,
@@ -150,13 +150,13 @@ async def evaluate_text(
 def known_measurement(
     run: Run, checkout: ScoredCheckout, skill: str
 ) -> tuple[int, Measurement] | None:
-    """The step that measured an equivalent text, and its measurement, which may be partial."""
+    """Like :func:`measured_before`, but first compares the text with the current skill's."""
     if reading(skill) == reading(checkout.skill):
         return checkout.state.current.step, checkout.state.current.measurement
     return measured_before(run, checkout, skill)
 
 
-def _setup(
+def _set_up(
     run: Run,
     checkout: ScoredCheckout,
     skill: str,
@@ -164,7 +164,7 @@ def _setup(
     *,
     notes_only: bool = False,
 ) -> Setup:
-    return setup(
+    return set_up(
         text_of(skill, evaluation),
         [task.id for task in run.selection],
         checkout.state.current.measurement,
@@ -185,7 +185,7 @@ def first_attempts(
     if alone or known_measurement(run, checkout, skill) is not None:
         return ()
     evaluation = evaluation_of(run.config.evaluation, run.config.optimizer, record)
-    first = next(sequential_test(_setup(run, checkout, skill, evaluation), {}))
+    first = next(sequential_test(_set_up(run, checkout, skill, evaluation), {}))
     tasks = {task.id: task for task in run.selection}
     asked = ((tasks[name], 0) for ask in (first, *first.sure({})) for name in ask.tasks)
     return rounds(asked, skill, STAGE, run.config.rollout.attempts)
@@ -197,7 +197,8 @@ async def _roll_out(
     run.observer(StageStarted(STAGE, planned))
     limit, each = run.config.evaluation.max_error_rate, run.config.rollout.attempts
     tasks = {task.id: task for task in run.selection}
-    made, arrived, means = Scores(), Scores(), dict[str, tuple[float, float]]()
+    # ``taken`` has the looks that the test has taken in, ``arrived`` also what came early
+    taken, arrived, means = Scores(), Scores(), dict[str, tuple[float, float]]()
 
     def done(rollout: Rollout) -> None:
         run.observer(StageAdvanced(STAGE, rollout.task_id))
@@ -221,10 +222,10 @@ async def _roll_out(
                     under_way.begin(one)
                 rollouts = await under_way.result(ask)
                 for rollout in rollouts:
-                    made.add(rollout)
-                made.refuse_errors(limit, STAGE, planned * each)
+                    taken.add(rollout)
+                taken.refuse_errors(limit, STAGE, planned * each)
                 ask = test.send(Scores(rollouts=rollouts).means())
         except StopIteration as done_with:
             outcome: Ending = done_with.value
-    made.refuse_errors(limit, STAGE, len(outcome.asked) * each)
+    taken.refuse_errors(limit, STAGE, len(outcome.asked) * each)
     return outcome, arrived

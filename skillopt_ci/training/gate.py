@@ -108,6 +108,7 @@ def sequential_test(setup: Setup, known: TaskScores) -> Test:
     """Measure a candidate on the tasks not ``known``, look by look, until the verdict is clear."""
     size = setup.look_every if setup.stop else max(1, len(setup.order))
     looks = [setup.order[start : start + size] for start in range(0, len(setup.order), size)]
+    # hopes[n] is the most that look n and all later ones can add to the lead
     hopes = [*accumulate(map(setup.hope, reversed(looks)), initial=Fraction())][::-1]
     candidate: TaskScores = {}
     asked: tuple[str, ...] = ()
@@ -121,11 +122,12 @@ def sequential_test(setup: Setup, known: TaskScores) -> Test:
         """The looks after ``number`` that will be needed whatever the earlier ones show."""
         seen = {**known, **found}
         asks: list[Ask] = []
-        for after in range(number + 1, len(looks)):
-            lead += gained(*((task, seen.get(task, (0.0, 0.0))) for task in looks[after - 1]))
-            if setup.certain(lead, hopes[after]):
+        for later in range(number + 1, len(looks)):
+            # at worst, the tasks that have no score yet score 0
+            lead += gained(*((task, seen.get(task, (0.0, 0.0))) for task in looks[later - 1]))
+            if setup.certain(lead, hopes[later]):
                 break
-            if tasks := tuple(task for task in looks[after] if task not in known):
+            if tasks := tuple(task for task in looks[later] if task not in known):
                 asks.append(Ask(tasks))
         return tuple(asks)
 
@@ -142,7 +144,7 @@ def sequential_test(setup: Setup, known: TaskScores) -> Test:
     return Ending("measured", candidate, asked, attempts)
 
 
-def setup(
+def set_up(
     text: tuple[float, int],
     planned: Sequence[str],
     current: Measurement,
@@ -248,12 +250,12 @@ def replay(
     seen = (*found.tasks, *found.errors)
     rest = tuple(task for task in current.tasks if task not in found.asked)
     text, order = (found.density, found.words), (*seen, *rest)
-    terms = setup(text, order, current, best, (), evaluation, notes_only=notes_only)
+    setup = set_up(text, order, current, best, (), evaluation, notes_only=notes_only)
     known = found.tasks
-    if rest and not terms.certain(terms.lead(known), terms.hope(rest)):
+    if rest and not setup.certain(setup.lead(known), setup.hope(rest)):
         return None
     outcome = Ending("certain" if rest else "measured", known, seen)
-    return decide(terms, outcome, found, state, {}, evaluation, notes_only=notes_only)
+    return decide(setup, outcome, found, state, {}, evaluation, notes_only=notes_only)
 
 
 def compare(

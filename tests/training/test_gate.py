@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from skillopt_ci.config.config import Evaluation
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Decision
-from skillopt_ci.training.gate import Setup, compare, losses, setup
+from skillopt_ci.training.gate import Setup, compare, losses, set_up
 from skillopt_ci.training.measure import gate_score, worth
 
 HARD = Evaluation(gate_metric="hard")
@@ -184,15 +184,15 @@ CURRENT = measured(a=1.0, b=0.0, c=1.0, d=0.0)
 
 def test_tasks_that_are_seldom_solved_come_first():
     past = [{"d": (1.0, 1.0), "c": (0.0, 0.0)}]
-    assert setup(TEXT, PLANNED, CURRENT, CURRENT, past, Evaluation()).order == ("b", "c", "d", "a")
-    terms = setup(TEXT, PLANNED, CURRENT, measured(a=1.0, c=0.0, d=0.0), (), Evaluation())
+    assert set_up(TEXT, PLANNED, CURRENT, CURRENT, past, Evaluation()).order == ("b", "c", "d", "a")
+    terms = set_up(TEXT, PLANNED, CURRENT, measured(a=1.0, c=0.0, d=0.0), (), Evaluation())
     assert (terms.order[-1], terms.eligible) == ("b", {"a", "c", "d"})
 
 
 def test_an_open_gate_measures_everything():
-    assert not setup(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False)).stop
+    assert not set_up(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False)).stop
     evaluation = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
-    assert setup((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation).bonus == pytest.approx(0.5)
+    assert set_up((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation).bonus == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -206,5 +206,5 @@ def test_an_open_gate_measures_everything():
 )
 def test_a_shorter_document_may_tie_where_that_is_preferred(words, options, notes, tie_wins):
     evaluation = Evaluation(**options)
-    terms = setup((0.0, words), PLANNED, CURRENT, CURRENT, (), evaluation, notes_only=notes)
+    terms = set_up((0.0, words), PLANNED, CURRENT, CURRENT, (), evaluation, notes_only=notes)
     assert terms.tie_wins is tie_wins

@@ -160,7 +160,7 @@ def test_replay_makes_the_verdict_of_the_recorded_scores(pairs, notes):
     current = side(named([before for before, _ in pairs]), 0.0)
     after = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
     quick = Evaluation.model_validate({"gate": {"look_every": 3}})
-    about = gate.setup((0.0, 0), tuple(after), current, current, (), quick, notes_only=notes)
+    about = gate.set_up((0.0, 0), tuple(after), current, current, (), quick, notes_only=notes)
     outcome, _ = run_test(about, after.__getitem__)
     errors = [task for task in outcome.asked if after[task] is None]
     planned = len(after) if len(outcome.asked) < len(after) else 0
