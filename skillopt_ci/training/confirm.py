@@ -237,13 +237,14 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         return _Due(same, draws, text) if draws >= min(LOOK, left) else None
     number = confirmed.tests if last and not last.draws else confirmed.tests + 1  # begun again
     sizes, history = sizes_of(run.config, run.splits), checkout.history
-    share = run.config.evaluation.confirm * _attempts(run, checkout) / 2  # two attempts a pair
+    # the pairs, of two attempts each, that the run may draw by now, and in all of its steps
+    by_now = run.config.evaluation.confirm * _attempts(run, checkout) / 2
     steps = last_step(run.config, sizes, state, history, reopened=True)
-    whole = share * steps / max(1, state.step)
+    in_all = by_now * steps / max(1, state.step)
     if over and all_solved(run.config, sizes, state):  # which spares the steps that are left
-        share = max(share, whole)
-    # half of what the whole run may draw is kept for its end
-    allowed = int(share) - confirmed.draws - (0 if over else int(whole / 2))
+        by_now = max(by_now, in_all)
+    # half of what it may draw in all is kept for its end
+    allowed = int(by_now) - confirmed.draws - (0 if over else int(in_all / 2))
     least = fewest_pairs(number) if over and same is None else WORTHWHILE
     if same is None:  # the skill that a run ends with is tested in any case
         allowed = min(max(allowed, least if over else 0), ENOUGH)

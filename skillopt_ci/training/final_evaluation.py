@@ -44,18 +44,18 @@ async def _test(
     run: Run, texts: Mapping[str, str], known: Mapping[str, Measurement], models: OpenModels
 ) -> dict[str, Measurement]:
     """The measurement of each text, by its SHA-256; ``known`` are earlier ones."""
-    tests, names = dict(known), dict[str, str]()
+    names = dict[str, str]()
     for name, text in texts.items():
         # an epoch's end may only make room for guidance: such texts read the same
         names.setdefault(as_read(text), name)
 
-    async def test(name: str) -> None:
-        found = await measure(run, models, texts[name], run.test, stage=f"test {name}")
-        tests[sha256(texts[name])] = found
+    async def test(name: str) -> Measurement:
+        earlier = known.get(sha256(texts[name]))
+        return earlier or await measure(run, models, texts[name], run.test, stage=f"test {name}")
 
-    todo = [name for name in names.values() if sha256(texts[name]) not in known]
-    await map_ordered(test, todo, limit=len(texts))
-    return {sha256(text): tests[sha256(texts[names[as_read(text)]])] for text in texts.values()}
+    found = await map_ordered(test, names.values(), limit=len(texts))
+    by_reading = dict(zip(names, found, strict=True))
+    return {sha256(text): by_reading[as_read(text)] for text in texts.values()}
 
 
 def with_test(skill: FinalSkill, test: Measurement | None, tasks: Sequence[Task]) -> FinalSkill:

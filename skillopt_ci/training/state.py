@@ -177,17 +177,17 @@ def refuse_another_skill(state: State | None, path: str) -> None:
 
 
 def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
-    now = read_checkout(ledger, path, tip, branch=tip)
-    then = read_checkout(ledger, path, base, branch=None)
-    folder, known = RunFolder(ledger.run), len(now.history)
-    if len(then.history) > known and then.history[:known] == now.history:
+    ours = read_checkout(ledger, path, tip, branch=tip)
+    theirs = read_checkout(ledger, path, base, branch=None)
+    folder, known = RunFolder(ledger.run), len(ours.history)
+    if len(theirs.history) > known and theirs.history[:known] == ours.history:
         return base  # which went on from here: this is a stale copy of a branch that was merged
     keep = [folder.path, *FIXED_FILES]
     # Base holds an earlier state of the skills branch, the only sign of a squash merge.
-    squashed = then.state is not None and then.state.current.sha256 == then.sha256
-    if squashed and now.history[: len(then.history)] == then.history:
+    squashed = theirs.state is not None and theirs.state.current.sha256 == theirs.sha256
+    if squashed and ours.history[: len(theirs.history)] == theirs.history:
         keep.append(path)
-    if now.history == then.history and now.state and now.state.current.sha256 == now.sha256:
+    if ours.history == theirs.history and ours.state and ours.state.current.sha256 == ours.sha256:
         # The whole branch was squashed, so base's skill is the newer one.
         keep, tip, base = [*keep, path], base, tip
     if (merged := merge_trees(ledger.git, tip, base, keep)).tree is None:
