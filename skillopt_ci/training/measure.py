@@ -73,14 +73,17 @@ def made_under(
 def next_rounds(
     tasks: Iterable[Task], made: Iterable[tuple[str, int]], each: int
 ) -> list[tuple[Task, int]]:
-    """Fresh rounds at ``tasks``: a step would learn nothing from attempts it has seen."""
-    # of each task the highest number, which comes last
-    last, found = dict(sorted(made, key=lambda one: one[1])), list[tuple[Task, int]]()
+    """A new round, as (task, number), at each of ``tasks``; a task given twice gets two.
+
+    ``made`` has (task id, attempt): a step would learn nothing from attempts that it has seen.
+    """
+    # the highest attempt of each task: the dictionary keeps the one that comes last
+    latest, fresh = dict(sorted(made, key=lambda one: one[1])), list[tuple[Task, int]]()
     for task in tasks:
-        number = last.get(task.id, -1) // each + 1
-        last[task.id] = number * each
-        found.append((task, number))
-    return found
+        number = latest.get(task.id, -1) // each + 1
+        latest[task.id] = number * each
+        fresh.append((task, number))
+    return fresh
 
 
 #: Mean (hard, soft) scores by task under one skill; tasks that could not be measured are missing.

@@ -161,7 +161,6 @@ def last_step(
 
 
 def why_over(config: Config, sizes: Sizes, state: State | None) -> str:
-    """Why no step is left."""
     if all_solved(config, sizes, state):
         return "every selection task is solved, so no change can score higher"
     if state is not None and state.step < total_steps(sizes.train, config.train):
@@ -187,7 +186,7 @@ def calls_left(
             continue
         each = 1.0 if name == "calls" else used / max(1, spent.calls)
         tests = final_test_calls(config, sizes, history, state)
-        kept = tests if tests * each < limit else 0
+        kept = tests if tests * each < limit else 0  # else tests would take it all
         left = min(left, (limit - used) / each - kept)
     return left
 
@@ -336,6 +335,7 @@ def _set(section: Part, path: Sequence[str], value: object) -> Part:
 
 
 def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
+    # for any N, the first N tasks hold every type in about its share
     places = {
         task.id: (number + 0.5) / len(alike)
         for alike in grouped((task.task_type, task) for task in shuffled(tasks, seed)).values()

@@ -109,6 +109,7 @@ class Prefetcher:
     _begun: set[_Key] = field(default_factory=set, init=False)
 
     def expect(self, requests: Iterable[AttemptRequest]) -> None:
+        # they replace what is queued; what has begun goes on
         for key in self._known.keys() - self._begun:
             self._known.pop(key).cancel()
         for key, one in {self._key(one): one for one in requests}.items():

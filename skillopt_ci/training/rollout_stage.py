@@ -110,10 +110,12 @@ def _attempts(
     config, skill, sha256 = run.config, checkout.skill, checkout.sha256
     each = config.rollout.attempts
     records = step_records(run, checkout, under=sha256)
+    # batches before this one may have the same tasks, which gives these tasks later rounds
     before = [task for one in plan.batches[: plan.batches.index(batch)] for task in one.tasks]
     order = (*before, *shuffled(batch.tasks, batch.seed))
     fresh = next_rounds(order, made_under(sha256, None, records), each)[len(before) :]
     attempts = rounds(fresh, skill, "rollout", each)
+    # the earlier rounds to read, beside the attempts of all batches of this step
     room = (config.gradient.evidence - len(attempts) * config.train.accumulation) // each
     # without a cache they would be made again
     if before or room <= 0 or not config.cache.enabled:
