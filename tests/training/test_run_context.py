@@ -53,7 +53,7 @@ def test_all_steps_of_a_run_share_one_pool_of_connections(checkout, model_server
     assert len(model_server.peers) <= 2
 
 
-def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_the_session(checkout):
+def test_pieces_of_work_share_one_store_of_attempts_which_closes_with_it(checkout):
     session = checkout.session()
 
     async def work() -> None:
