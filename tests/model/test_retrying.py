@@ -191,6 +191,7 @@ def test_seconds_are_read(headers, seconds):
         ("Limit 100000, Used 99999. Please try again in 1m26.4s. Need more tokens?", 86.4),
         ("exceeded token rate limit. Please retry after 26 seconds.", 26),
         ("Resource exhausted. Please try again later.", None),
+        (f"Please try again in {'9' * 5_000}m1s.", None),
     ],
 )
 def test_a_wait_that_only_the_error_s_text_tells_is_read(error, seconds):
