@@ -17,7 +17,7 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from skillopt_ci.config.models import PROVIDERS, ModelRole
 from skillopt_ci.errors import InfrastructureError, SkilloptError, UsageError
@@ -132,6 +132,7 @@ def _prepare(connection: sqlite3.Connection, tables: str) -> None:
 
 #: The scope of another machine's answers: the first scope that uses one accounts for it.
 UNCLAIMED = ""
+USAGE = TypeAdapter(Usage)
 
 
 class CacheFile:
@@ -203,8 +204,8 @@ class CacheFile:
         query = f"SELECT CAST(usage AS BLOB) FROM {self._paid} WHERE paid_by = ?"  # noqa: S608
         paid = Usage()
         for (usage,) in self._execute(query, scope).fetchall():
-            with suppress(ValueError, TypeError):  # damaged, or from another version
-                paid += Usage(**json.loads(usage))
+            with suppress(ValueError):  # damaged, or from another version
+                paid += USAGE.validate_json(usage)
         return paid
 
     def scopes(self, run: str) -> set[str]:
@@ -276,8 +277,9 @@ CREATE INDEX IF NOT EXISTS calls_paid_by ON calls (paid_by);
         query = "SELECT CAST(reply AS BLOB), CAST(usage AS BLOB), paid_by FROM calls WHERE key = ?"
         for reply, usage, paid_by in self._execute(query, key).fetchall():
             try:
-                return CachedCall(_outcome(json.loads(reply), Usage(**json.loads(usage))), paid_by)
-            except (ValueError, TypeError, KeyError, AttributeError):  # damaged: to be asked again
+                return CachedCall(_outcome(json.loads(reply), USAGE.validate_json(usage)), paid_by)
+            # damaged, or not ours: to be asked again
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 self._execute("DELETE FROM calls WHERE key = ?", key)
         return None
 
@@ -306,8 +308,9 @@ CREATE INDEX IF NOT EXISTS calls_paid_by ON calls (paid_by);
     def take(self, line: str) -> Callable[[], None]:
         """Parse a line and return a function that stores its answer. Raises ValueError."""
         found = _Answer.model_validate_json(line)
-        outcome = _outcome(found.reply.model_dump(), found.usage)
-        return lambda: self.put(found.key, outcome, paid_by=found.paid_by)
+        return lambda: self.put(
+            found.key, _outcome(found.reply.model_dump(), found.usage), paid_by=found.paid_by
+        )
 
 
 def _content(outcome: ChatReply | ModelRefusal) -> dict[str, Any]:
@@ -317,10 +320,12 @@ def _content(outcome: ChatReply | ModelRefusal) -> dict[str, Any]:
 
 
 def _outcome(content: dict[str, Any], usage: Usage) -> ChatReply | ModelRefusal:
+    calls = content.pop("tool_calls", ())
+    if not all(isinstance(text, str) for one in (content, *calls) for text in one.values()):
+        raise TypeError("an answer is made of texts")
     if "refusal" in content:
         return ModelRefusal(content["refusal"], hint=content["hint"], usage=usage)
-    calls = tuple(ToolCall(**call) for call in content.pop("tool_calls", ()))
-    return ChatReply(usage=usage, tool_calls=calls, **content)
+    return ChatReply(usage=usage, tool_calls=tuple(ToolCall(**call) for call in calls), **content)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.cache import CacheFile, sha256_of
+from skillopt_ci.model.cache import USAGE, CacheFile, sha256_of
 from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.rollout.types import Attempt, AttemptRequest
@@ -46,7 +46,7 @@ class GradeLine(_Schema):
     score: Score
 
 
-_ATTEMPT, _USAGE, _SCORE = TypeAdapter(Attempt), TypeAdapter(Usage), TypeAdapter(Score)
+_ATTEMPT, _SCORE = TypeAdapter(Attempt), TypeAdapter(Score)
 
 
 def _json(adapter: TypeAdapter[Any], value: object) -> str:
@@ -57,14 +57,12 @@ def _json(adapter: TypeAdapter[Any], value: object) -> str:
 
 def unpacked(content: bytes) -> bytes:
     """Undo :func:`zlib.compress`; raises ValueError if the content is damaged or too large."""
-    if not content:
-        return b""
     decompressor = zlib.decompressobj()
     try:
         artifacts = decompressor.decompress(content, ARTIFACT_BYTES)
     except zlib.error as error:
         raise ValueError(f"the artifacts are damaged: {error}") from error
-    if not decompressor.eof:
+    if content and not decompressor.eof:
         raise ValueError("the artifacts are cut off or too large")
     return artifacts
 
@@ -103,7 +101,7 @@ CREATE TABLE IF NOT EXISTS grades (
         for worked, artifacts, usage, paid_by in self._attempt_rows(key):
             try:
                 attempt = replace(_ATTEMPT.validate_json(worked), artifacts=unpacked(artifacts))
-                return StoredAttempt(attempt, _USAGE.validate_json(usage), paid_by)
+                return StoredAttempt(attempt, USAGE.validate_json(usage), paid_by)
             except ValueError:
                 # from another version: drop it, so that it is made again and stored in today's form
                 self._execute("DELETE FROM attempts WHERE key = ?", key)
@@ -115,7 +113,7 @@ CREATE TABLE IF NOT EXISTS grades (
         self._execute(
             "INSERT INTO attempts (key, worked, artifacts, usage, paid_by)"
             " VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
-            *(key, _json(_ATTEMPT, attempt), artifacts, _json(_USAGE, usage), paid_by),
+            *(key, _json(_ATTEMPT, attempt), artifacts, _json(USAGE, usage), paid_by),
         )
 
     def set_aside(self, key: str) -> None:
@@ -142,7 +140,7 @@ CREATE TABLE IF NOT EXISTS grades (
                     attempt=key,
                     worked=_ATTEMPT.validate_json(worked),
                     artifacts=base64.b64encode(artifacts).decode("ascii"),
-                    usage=_USAGE.validate_json(usage),
+                    usage=USAGE.validate_json(usage),
                     paid_by=paid_by,
                 ).model_dump_json()
                 query = "SELECT scorer, score FROM grades WHERE key = ? ORDER BY scorer"

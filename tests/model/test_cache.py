@@ -44,7 +44,11 @@ def test_an_answer_comes_back_as_it_was_when_the_file_is_opened_again(path):
 
 
 @pytest.mark.parametrize(
-    "damaged", ["'{'", "'[1]'", "'\"text\"'", "'{\"new\": 1}'", "CAST(x'ff' AS TEXT)"]
+    "damaged",
+    [
+        *("'{'", "'[1]'", "'\"text\"'", "'{\"new\": 1}'", "CAST(x'ff' AS TEXT)"),
+        *('\'{"refusal": 5, "hint": ""}\'', "'{\"calls\": -1}'", f"'{'[' * 100_000}'"),
+    ],
 )
 @pytest.mark.parametrize("column", ["reply", "usage"])
 def test_a_damaged_answer_is_asked_for_again(path, cache, column, damaged):
