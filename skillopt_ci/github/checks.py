@@ -66,11 +66,8 @@ def _fields(
     }
     if notes:
         output["annotations"] = [
-            {
-                **asdict(note),
-                "title": client.redact(note.title),
-                "message": client.redact(note.message),
-            }
+            asdict(note)
+            | {"title": client.redact(note.title), "message": client.redact(note.message)}
             for note in notes
         ]
     fields: dict[str, Any] = {"status": "in_progress", "output": output}
