@@ -28,7 +28,6 @@ from skillopt_ci.report.words import arrow, event_name, quoted, rules, usage_tex
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
 from skillopt_ci.training import prefetcher, trainer
-from skillopt_ci.training.baseline import as_scored
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import sizes_of, why_over
 from skillopt_ci.training.revert import take_back
@@ -415,9 +414,7 @@ def estimate_command(settings: Globals) -> None:
     with opened(settings) as run:
         position = run.ledger.sync()
         checkout = find_checkout(run, position, publish=False)
-        there = None
-        if checkout.state is not None:
-            there = candidate_at(run, as_scored(checkout, checkout.state), position.candidate)
+        there = candidate_at(run, checkout, position.candidate)
         found = estimate(run, checkout, there)
         spent = checkout.spent if there is None else checkout.spent + there.record.usage
     warnings = [*over_budget(run.config.budget, found, spent)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from skillopt_ci.config.config import Config, Gradient
 from skillopt_ci.config.rollout import ChatConfig, HumanConfig, ScriptedConfig
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
-from skillopt_ci.model.types import Account
+from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
 from skillopt_ci.training.update import notes_from
 from skillopt_ci.util import grouped
@@ -106,9 +106,7 @@ def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> Range:
     if isinstance(solver, ScriptedConfig | HumanConfig):
         return Range()
     attempts = sum(len(one.proposal.rollout.tasks) for one in steps)
-    used = sum(
-        one.proposal.usage["rollout"].calls for one in steps if "rollout" in one.proposal.usage
-    )
+    used = sum(one.proposal.usage.get("rollout", Usage()).calls for one in steps)
     if attempts and used:
         return Range(0, used / attempts, most)
     return Range(0, 1 if isinstance(solver, ChatConfig) else min(_AGENT_STEPS, most), most)
@@ -192,8 +190,8 @@ class Forecast:
         each = gradient.analysts
         merges = merged(each * failures, math.ceil(each * successes * _SUCCESS_PATCHES), usual)
         return {
-            ANALYST: _between(each * low, each * (failures + successes), 2 * each * high),
-            MERGE: _between(0, merges, 2 * merged(each * alone, each * alone, gradient)),
+            ANALYST: between(each * low, each * (failures + successes), 2 * each * high),
+            MERGE: between(0, merges, 2 * merged(each * alone, each * alone, gradient)),
         }
 
     def _candidate(self, plan: StepPlan) -> Calls:
@@ -233,10 +231,10 @@ class Forecast:
 
     def _selection(self, attempts: float) -> Range:
         most = self.situation.selection * (1 + bool(notes_from(self.config.optimizer)))
-        return _between(0, attempts, most * self.config.rollout.attempts)
+        return between(0, attempts, most * self.config.rollout.attempts)
 
 
-def _between(low: int, likely: float, high: int) -> Range:
+def between(low: int, likely: float, high: int) -> Range:
     return Range(low, min(max(low, likely), high), high)
 
 

@@ -13,8 +13,8 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training import plan
-from skillopt_ci.training.baseline import unscored
-from skillopt_ci.training.confirm import fewest_pairs
+from skillopt_ci.training.baseline import as_scored, unscored
+from skillopt_ci.training.confirm import attempts_made, due_test, fewest_pairs
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
@@ -99,8 +99,11 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         train=len(train),
         selection=len(run.selection),
         test=len(run.test),
-        total_steps=plan.last_step(
-            planned, tasks, state, checkout.history, reopened=bool(unscored(run, checkout))
+        total_steps=max(
+            0 if candidate is None else candidate.record.step,  # which is decided in any case
+            plan.last_step(
+                planned, tasks, state, checkout.history, reopened=bool(unscored(run, checkout))
+            ),
         ),
         judged=plan.judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
@@ -119,13 +122,14 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         works += own
         of_epoch += own if step.epoch == epoch else []
     if candidate is not None and works:
-        whole, left = works[0], {counts.SELECTION: works[0].get(counts.SELECTION, Range())}
+        whole = steps[0] if candidate.record.step == first else works[0]
+        left = {counts.SELECTION: whole.get(counts.SELECTION, Range())}
         steps, of_epoch, works = (
             [left if one is whole else one for one in each] for each in (steps, of_epoch, works)
         )
     prices = tariffs(config.model)
     if works or not finished(checkout.history):
-        works += [_confirmation(config, tasks, checkout, works), forecast.finish()]
+        works += [_confirmation(run, checkout, works), forecast.finish()]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         calls = counts.in_calls(counts.joined(works), supposed.calls, situation.judged)
@@ -159,19 +163,19 @@ def _assumptions(
         yield f"No price is known for: {', '.join(unpriced)}; set model.<role>.price."
 
 
-def _confirmation(
-    config: Config, tasks: plan.Sizes, checkout: Checkout, works: Sequence[Calls]
-) -> Calls:
-    share, state, made = config.evaluation.confirm, checkout.state, counts.joined(works)
-    if not share or not (state is None or state.provisional or (works and state.confirmed)):
+def _confirmation(run: Run, checkout: Checkout, works: Sequence[Calls]) -> Calls:
+    share, state, made = run.config.evaluation.confirm, checkout.state, counts.joined(works)
+    if state is not None and not works:
+        due = due_test(run, as_scored(checkout, state), over=True)
+        return {counts.CONFIRMATION: Range(0, 2 * due.draws, 2 * due.most)} if due else {}
+    if not share or (state is not None and state.confirmed is None):
         return {}
     attempts = made.get(counts.ROLLOUT, Range()) + made.get(counts.SELECTION, Range())
-    before = 0.0 if state is None else state.usage.calls
-    if state is not None and not works:  # steps that are spared count as if they were made
-        steps = plan.last_step(config, tasks, state, checkout.history, reopened=True)
-        before *= max(1, steps / max(1, state.step))
-    most = round(share * (attempts.high + before)) + 2 * fewest_pairs(config.train.num_epochs + 1)
-    return {counts.CONFIRMATION: Range(0, share * attempts.likely, most)}
+    drawn = 2 * state.confirmed.draws if state and state.confirmed else 0
+    before = share * attempts_made(run, checkout) - drawn
+    least = 2 * fewest_pairs(run.config.train.num_epochs + 1)
+    most = least + max(0, round(share * attempts.high + before))
+    return {counts.CONFIRMATION: counts.between(0, share * attempts.likely + before, most)}
 
 
 def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
@@ -248,7 +252,7 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     sizes, prices = _assumed_sizes(config, tasks, prompts, skill), tariffs(config.model)
     once = Range(1, 1, 1)
     calls_of = {counts.ROLLOUT: once, counts.JUDGE: once * plan.judged(config, tasks)}
-    attempt = _part("attempt", calls_of, sizes, prices)
+    attempt = _part("attempt", counts.joined([calls_of]), sizes, prices)
     question = _part("question", {counts.ANALYST: once}, sizes, prices)
     bought = [] if limits.calls is None else [(limits.calls, False)]
     amounts: list[tuple[float | None, float, float]] = [
@@ -281,17 +285,16 @@ def _part(
         size = sizes[account]
         cost = prices[account.role].cost_usd(replace(size.usage, reasoning_tokens=0, cost_usd=0.0))
         if cost is None and size.measured:
-            cost = size.usage.cost_usd
-        if count.high:
-            stages.append(StageEstimate(account, count, size, cost))
+            cost = size.usage.cost_usd or None  # simulated calls do not tell what real ones cost
+        stages.append(StageEstimate(account, count, size, cost))
     return Part(name, tuple(stages))
 
 
 def _mean_call(usage: Usage) -> CallSize:
-    cost, told = usage.cost_usd, asdict(usage).items()
-    tokens = {key: round(value / usage.calls) for key, value in told if key.endswith("_tokens")}
-    mean = Usage(calls=1, cost_usd=None if cost is None else cost / usage.calls, **tokens)
-    return CallSize(mean, measured=True)
+    counted = {key: value for key, value in asdict(usage).items() if key.endswith("_tokens")}
+    tokens = {key: round(value / usage.calls) for key, value in counted.items()}
+    cost = None if usage.cost_usd is None else usage.cost_usd / usage.calls
+    return CallSize(Usage(calls=1, cost_usd=cost, **tokens), measured=True)
 
 
 def _tokens(text: str) -> int:

@@ -67,17 +67,16 @@ def tariff_of(config: ModelRole) -> Tariff:
 
         def cost(usage: Usage, model: str = model.id, provider: str = provider.id) -> float | None:
             cached, written = _cached(usage)
-            counted = genai_prices.Usage(
+            used = genai_prices.Usage(
                 input_tokens=usage.prompt_tokens,
                 cache_read_tokens=cached,
                 cache_write_tokens=written,
                 output_tokens=usage.completion_tokens,
             )
             try:
-                price = genai_prices.calc_price(counted, model, provider_id=provider)
+                return float(genai_prices.calc_price(used, model, provider_id=provider).total_price)
             except (LookupError, ValueError):
                 return None
-            return float(price.total_price)
 
         if cost(Usage(calls=1, prompt_tokens=1, completion_tokens=1)) is not None:
             version = genai_prices.__version__

@@ -37,6 +37,7 @@ from skillopt_ci.training.plan import (
 )
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
+    Checkout,
     RunEvent,
     ScoredCheckout,
     charged,
@@ -204,11 +205,12 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A test to begin or continue against ``text``, confirmed last, by at most ``draws`` pairs."""
+    """A test of at most ``draws`` pairs against ``text``; ``most``: with later ones, if open."""
 
     record: ConfirmationRecord
     draws: int
     text: str
+    most: int
 
 
 def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
@@ -232,23 +234,23 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
     if same is not None and same.action != "open":
         return None
     affordable = _affordable(run, checkout)
-    if same is not None and same.size and same.draws and _undecided(same):
-        draws = min(left := same.size - same.draws, affordable)
-        return _Due(same, draws, text) if draws >= min(LOOK, left) else None
-    number = confirmed.tests if last and not last.draws else confirmed.tests + 1  # begun again
     sizes, history = sizes_of(run.config, run.splits), checkout.history
     # the pairs, of two attempts each, that the run may draw by now, and in all of its steps
-    by_now = run.config.evaluation.confirm * _attempts(run, checkout) / 2
+    by_now = run.config.evaluation.confirm * attempts_made(run, checkout) / 2
     steps = last_step(run.config, sizes, state, history, reopened=True)
     in_all = by_now * steps / max(1, state.step)
     if over and all_solved(run.config, sizes, state):  # which spares the steps that are left
         by_now = max(by_now, in_all)
     # half of what it may draw in all is kept for its end
     allowed = int(by_now) - confirmed.draws - (0 if over else int(in_all / 2))
+    if same is not None and same.size and same.draws and _undecided(same):
+        draws = min(left := same.size - same.draws, affordable)
+        return _Due(same, draws, text, max(draws, allowed)) if draws >= min(LOOK, left) else None
+    number = confirmed.tests if last and not last.draws else confirmed.tests + 1  # begun again
     least = fewest_pairs(number) if over and same is None else WORTHWHILE
-    if same is None:  # the skill that a run ends with is tested in any case
-        allowed = min(max(allowed, least if over else 0), ENOUGH)
-    size = min(allowed, affordable) // LOOK * LOOK
+    # the skill that a run ends with is tested in any case
+    first = min(max(allowed, least if over else 0), ENOUGH)
+    size = min(first if same is None else allowed, affordable) // LOOK * LOOK
     if size < least:
         return None
     record = ConfirmationRecord(
@@ -265,7 +267,7 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         action="open",
         p_value=1.0,
     )
-    return _Due(record, size, text)
+    return _Due(record, size, text, max(size, allowed))
 
 
 def _affordable(run: Run, checkout: ScoredCheckout) -> int:
@@ -276,16 +278,17 @@ def _affordable(run: Run, checkout: ScoredCheckout) -> int:
         limit, spent = getattr(run.config.budget.step, name), getattr(state.usage, name)
         if limit is not None and spent:
             calls = min(calls, limit * state.usage.calls / spent)
-    each = max(1.0, state.usage.calls / max(1, _attempts(run, checkout)))
+    each = max(1.0, state.usage.calls / max(1, attempts_made(run, checkout)))
     return int(min(calls, sys.maxsize) / (2 * each))
 
 
-def _attempts(run: Run, checkout: ScoredCheckout) -> int:
+def attempts_made(run: Run, checkout: Checkout) -> int:
     """The attempts that scoring and steps took so far, counted from records, not from the cache."""
     train, history = run.config.train, checkout.history
     decided = sum(one.tasks for one in history if one.kind not in ("confirm", "finish"))
     batch = min(train.batch_size * train.accumulation, len(run.splits.train))
-    return (decided + checkout.state.step * batch) * run.config.rollout.attempts
+    steps = 0 if checkout.state is None else checkout.state.step
+    return (decided + steps * batch) * run.config.rollout.attempts
 
 
 async def _tested(

@@ -401,12 +401,12 @@ async def find_candidate(
     return await _set_aside(run, checkout, commit), None
 
 
-def candidate_at(run: Run, checkout: ScoredCheckout, commit: str | None) -> Candidate | None:
+def candidate_at(run: Run, checkout: Checkout, commit: str | None) -> Candidate | None:
     """The candidate at ``commit``; None if it does not belong to the next piece of work."""
     if commit is None or parents(run.ledger.git, commit) != (checkout.commit,):
         return None
     found, state = _read(run, commit), checkout.state
-    if found is None or found.record.decision is not None:
+    if found is None or state is None or found.record.decision is not None:
         return None
     if isinstance(found.record, BoundaryRecord):
         next_one = found.record.epoch > state.boundary and found.record.step == state.step

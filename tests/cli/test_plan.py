@@ -150,8 +150,11 @@ def test_nothing_changes_and_nothing_is_asked(cli, untrained, monkeypatch):
     assert all(one.endswith("  $0.00") for one in rows if one.startswith(("rollout ", "likely ")))
 
 
-def test_a_price_that_nobody_knows_is_called_unknown(cli, untrained):
+def test_a_price_that_nobody_knows_is_called_unknown(cli, untrained, finished):
     role = "{provider: openai, model: in-no-table, base_url: 'http://127.0.0.1:9/v1'}"
+    more = ("-o", "train.num_epochs=2", "-o", f"model.target={role}")
+    # nor do the free steps of a simulated model tell it
+    assert cli(finished, "estimate", "--json", *more).json["step"]["cost_usd"] is None
     options = ("-o", f"model.target={role}", "-o", f"model.optimizer={role}")
     found = cli(untrained, "estimate", "--json", *options).json
     assert found["rest"]["cost_usd"] is None

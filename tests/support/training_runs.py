@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+from skillopt_ci.estimate.calls import Range
+from skillopt_ci.estimate.estimate import estimate
 from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.state import candidate_at, find_checkout
 from skillopt_ci.training.trainer import Outcome, train
 
 
@@ -24,3 +27,11 @@ async def train_once(session: Run, told: Callable[[Outcome], object]) -> int:
         done += 1
         told(outcome)
     return done
+
+
+def estimated(session: Run) -> dict[str, Range]:
+    """The calls that the rest of the run takes, by stage, as ``estimate`` tells them."""
+    position = session.ledger.sync()
+    checkout = find_checkout(session, position, publish=False)
+    found = estimate(session, checkout, candidate_at(session, checkout, position.candidate))
+    return {one.account.stage: one.calls for one in found.rest.stages}

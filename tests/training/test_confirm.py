@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
-from training_runs import train_all
+from training_runs import estimated, train_all
 
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import open_reader
 from skillopt_ci.cli.show import _replayed_confirmations
-from skillopt_ci.estimate.estimate import estimate
+from skillopt_ci.estimate.calls import Range
 from skillopt_ci.ledger.folder import RunFolder, document
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
 from skillopt_ci.progress import Event, Note, StageAdvanced, StageStarted
@@ -29,7 +29,6 @@ from skillopt_ci.training.confirm import (
     tally,
     verdict,
 )
-from skillopt_ci.training.state import find_checkout
 from tests.conftest import BRANCH, RULES, SKILL, Checkout, ModelServer, Stopped
 
 A, B, C = (RULES[kind] for kind in "abc")
@@ -158,20 +157,19 @@ def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_used(checkou
 def test_a_run_that_ends_early_is_tested_as_if_it_made_all_steps(checkout, model_server):
     all_at_once(model_server)
     checkout.step(ON)
-    run = checkout.session(ON)
-    told, _ = estimate(run, find_checkout(run, run.ledger.sync())).rest.stages
+    assert estimated(checkout.session(ON))["confirmation"] == Range(0, 2 * 40, 2 * 40)
     checkout.run(ON)
     assert checkout.kinds() == ["start", "step", "confirm"]
     assert record(checkout).size == 40  # 8 + 4 + 8 attempts in the first of four steps, two a pair
-    assert told.calls.high >= 2 * 40
-    (test,) = estimate(run, find_checkout(run, run.ledger.sync())).rest.stages
-    assert (told.account.stage, test.account.stage) == ("confirmation", "test")
+    assert estimated(checkout.session(ON)).keys() == {"test"}
 
 
 def test_steps_that_a_run_made_count_even_if_it_now_has_fewer(checkout, model_server):
     all_at_once(model_server)
     for _ in range(3):
         checkout.step(ON, "evaluation.ties=prefer_shorter")
+    rest = estimated(checkout.session(ON, "evaluation.ties=prefer_shorter"))
+    assert rest["confirmation"].likely > 2 * 12  # a fourth step alone takes 12
     checkout.run(ON, "train.num_epochs=1", "train.batch_size=8")
     assert record(checkout).size == 16  # not a third, for the one step that it now has
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from threading import Thread
 
 import pytest
-from training_runs import train_all
+from training_runs import estimated, train_all
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.model.types import total
@@ -359,6 +359,7 @@ def test_a_candidate_in_flight_is_no_step_beyond_the_last(checkout, model_server
     checkout.git("reset", "--hard", "--quiet", "main")
     model_server.plan = [RULES["d"]]
     checkout.stop("evaluation.ties=prefer_shorter")
+    assert estimated(checkout.session()).keys() == {"selection", "test"}
     events = list[Event]()
     assert checkout.done(observer=events.append).record.decision.action == "reject"
     (begun,) = (event for event in events if isinstance(event, StepStarted))
