@@ -265,6 +265,7 @@ def test_step_in_flight_goes_before_the_end_of_an_epoch(checkout):
     for _ in range(2):
         checkout.step(*SCHEDULED)
     checkout.stop(*SCHEDULED)
+    assert estimated(checkout.session(*SCHEDULED))["rollout"].high == 4  # of the last step alone
     assert checkout.end_epoch(*SCHEDULED, observer=events.append) is None
     waiting = [event for event in events if isinstance(event, Note) and "waits" in event.text]
     assert len(waiting) == 1
