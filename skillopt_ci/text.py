@@ -24,7 +24,8 @@ def score(value: float | None, *, estimated: bool = False) -> str:
 
 def rounded(value: float, digits: int = 3) -> str:
     """``value`` with ``digits`` decimals. Halves round up, as by hand: 0.975 is 0.98, not 0.97."""
-    return f"{Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
+    exact = repr(round(value, 12) + 0)  # without the noise of floats (0.4125 - 0.4) and -0.0
+    return f"{Decimal(exact).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
 
 
 def difference_text(mean: float, error: float | None, n: int) -> str:
@@ -62,6 +63,8 @@ def percent(share: float) -> str:
 def cost_text(cost_usd: float | None) -> str:
     if cost_usd is None:
         return "unknown (no price known)"
+    if 0 < cost_usd < 0.00005:  # noqa: PLR2004 - rounds to nothing
+        return "under $0.0001"
     return f"${cost_usd:.4f}" if 0 < cost_usd < 1 else f"${cost_usd:,.2f}"
 
 

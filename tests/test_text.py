@@ -28,7 +28,7 @@ def test_halves_are_rounded_up(value, digits, expected):
     ("mean", "error", "n", "expected"),
     [
         (0.25, 0.1637, 8, "+0.250 ± 0.387 (95 %)"),
-        (-1 / 16, None, 1, "-0.063"),
+        (0.4 - 0.4125, None, 1, "-0.013"),
         (0.0, 0.0, 2, "+0.000 ± 0.000 (95 %)"),
     ],
 )
@@ -48,6 +48,7 @@ def test_what_is_rare_is_not_never(share, expected):
     ("cost", "expected"),
     [
         (0.0, "$0.00"),
+        (0.00004, "under $0.0001"),
         (0.00125, "$0.0013"),
         (0.5, "$0.5000"),
         (1234.5, "$1,234.50"),

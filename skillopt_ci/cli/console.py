@@ -14,7 +14,7 @@ from rich.text import Text
 from skillopt_ci import progress
 from skillopt_ci.cli.options import Globals, build_console, is_live
 from skillopt_ci.sanitize import harmless, harmless_line
-from skillopt_ci.text import plural, rounded
+from skillopt_ci.text import cost_text, plural, rounded
 
 _NAME_WIDTH = 11
 _MINUTE, _HOUR = 60, 3600
@@ -166,7 +166,7 @@ class ProgressDisplay:
             rate = rate_text(self._calls, self._clock() - self._began)
             parts["calls"] = f"{plural(self._calls, 'call')} {rate}".rstrip()
             if self._cost is not None:
-                parts["cost"] = f"${self._cost:.2f}"
+                parts["cost"] = cost_text(self._cost)
             parts["tokens"] = f"{self._tokens:,} tokens"
         for spare in ("tokens", "last", "skill", "cost"):
             if len(" · ".join(parts.values())) > width:

@@ -24,7 +24,7 @@ from skillopt_ci.report.view import EventView, RunView, lessons
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
 from skillopt_ci.stats import wilson
-from skillopt_ci.text import cost_text, plural, score, score_text
+from skillopt_ci.text import cost_text, plural, score, score_text, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,9 @@ def _template() -> Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    shown = (score, score_text, plural, cost_text, section_name, diff_rows, wilson, code_spans)
+    shown = (score, score_text, signed, plural, cost_text, section_name, diff_rows, wilson)
     told = (say.failures, say.edit_evidence, say.edit_fate, say.effect_text, say.gist)
-    also = (say.note_outcomes, say.usage_text, say.account_rows)
+    also = (code_spans, say.note_outcomes, say.usage_text, say.account_rows)
     environment.filters.update({one.__name__: one for one in (*shown, *told, *also)})
     return environment.get_template("page.html")
 

@@ -8,6 +8,7 @@ from typing import Any
 from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import Estimate, Part
 from skillopt_ci.ledger.records import BoundaryRecord, Conclusion, HistoryEntry, State, StepRecord
+from skillopt_ci.model.types import Usage
 from skillopt_ci.report import words as say
 from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
 from skillopt_ci.rollout.events import AttemptTrace
@@ -186,10 +187,9 @@ def _event_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             )
             yield "model", "\n".join(filter(None, (str(message.get("content") or ""), *calls)))
         case "tool_used":
-            status = event.get("exit_code")
+            tool, status = event.get("call", {}).get("name", "tool"), event.get("exit_code")
             ended = "" if status is None else f" (exit status {status})"
-            name = event.get("call", {}).get("name", "tool")
-            yield f"{name}{ended}", str(event.get("output", ""))
+            yield f"{tool}{ended}", str(event.get("output", ""))
         case "nudged":
             yield "nudge", str(event.get("text", ""))
         case "told":
@@ -210,14 +210,13 @@ def _event_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 parts.append("[made before, taken from the store]")
             yield "result", "\n".join(parts)
         case "attempt_ended":
-            cost, calls_made = event.get("cost_usd"), plural(int(event.get("calls") or 0), "call")
-            tokens = plural(int(event.get("tokens") or 0), "token")
-            priced = f", ${cost:.4f}" if cost else ""
+            made, tokens = (int(event.get(name) or 0) for name in ("calls", "tokens"))
+            used = Usage(made, tokens, cost_usd=event.get("cost_usd"))
             told = (
                 f"{event.get('status')}: solved {score(event.get('hard'))}, partial credit "
                 f"{score(event.get('soft'))}. {event.get('reason', '')}"
             )
-            yield "outcome", f"{told} ({calls_made}, {tokens}{priced})"
+            yield "outcome", f"{told} ({say.usage_text(used)})"
 
 
 def shortened(text: str, limit: int) -> str:

@@ -123,7 +123,7 @@ def arithmetic(decision: Decision) -> str:
     else:
         told.append("No attempt was needed.")
     if gate.losses:
-        lost = ", ".join(f"{one_line(kind, 40)} -{loss:.3f}" for kind, loss in gate.losses.items())
+        lost = ", ".join(f"{one_line(kind, 40)} {signed(-by)}" for kind, by in gate.losses.items())
         told.append(f"Types of task that lost too much: {lost}.")
     return " ".join(told)
 
@@ -237,7 +237,7 @@ def effect_text(effect: Effect) -> str:
     """An edit's effect on the mean score: ``+0.042 ± 0.061 (95 %), 91% likely to help``."""
     spread = rounded(_NORMAL_95 * effect.sd)
     helpful = percent(min(max(effect.helpful, 1e-9), 1 - 1e-9))  # nothing is measured for sure
-    return f"{effect.mean:+.3f} ± {spread} (95 %), {helpful} likely to help"
+    return f"{signed(effect.mean)} ± {spread} (95 %), {helpful} likely to help"
 
 
 def notes_gist(proposal: ProposalRecord, limit: int = 60) -> str:

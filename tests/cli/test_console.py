@@ -205,6 +205,7 @@ def test_what_does_not_fit_is_left_out_as_a_whole(width, told):
 def test_an_unknown_price_is_not_called_nothing():
     told = run_line(CallPaid(10, 0.5), CallPaid(10, None), CallPaid(10, 0.5))
     assert told == "3 calls 18.0/min · 30 tokens"
+    assert run_line(CallPaid(10, 0.003)) == "1 call 6.0/min · $0.0030 · 10 tokens"
     assert run_line(StageStarted("rollout", 3)) == ""  # nothing is known yet
 
 

@@ -141,7 +141,7 @@ def first_task(folder: Path, split: str = "train") -> str:
 def test_an_attempt_is_shown_from_question_to_outcome(cli, trained):
     task = first_task(trained)
     done = cli(trained, "trace", task, "--stage", "rollout")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err, done.out.split()[-2:]) == (0, "", ["cost", "$0.00)"])
     headings = [line for line in done.out.splitlines() if line and not line.startswith(" ")]
     assert headings == ["attempt", "system", "user", "model", "result", "outcome"]
     assert f"task {task}, attempt 0, stage rollout, solver chat" in done.out

@@ -99,10 +99,10 @@ def test_calls_under_way_are_never_broken_off_by_a_limit():
 def test_a_call_that_is_alone_goes_as_long_as_a_limit_is_not_used_up():
     meter = Meter(step=Limits(tokens=101))
     meter.charge(ROLLOUT, CALL)
-    reserve(meter, Usage(calls=1, prompt_tokens=10_000))
-    meter.charge(ROLLOUT, Usage(calls=1, prompt_tokens=10_000))
-    meter.release(Usage(calls=1, prompt_tokens=10_000))
-    with pytest.raises(BudgetExhausted, match=r"budget\.step\.tokens is used up"):
+    reserve(meter, Usage(calls=1, prompt_tokens=2_000_000))
+    meter.charge(ROLLOUT, Usage(calls=1, prompt_tokens=2_000_000))
+    meter.release(Usage(calls=1, prompt_tokens=2_000_000))
+    with pytest.raises(BudgetExhausted, match=r"tokens is used up: 2,000,\d+ of 101"):
         reserve(meter)
 
 

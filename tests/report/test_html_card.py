@@ -61,6 +61,7 @@ def test_every_number_of_a_verdict_has_its_row():
     assert rows["rounds"] == "2"
     assert "(estimate: 16 of 40 tasks measured)" in rows["selection tasks"]
     assert "3 × down" in rows["caution"]
+    assert "+0.063" in card(judged(score_before=0.0, score_after=0.0625))
 
 
 def test_a_verdict_on_reminders_alone_has_its_own_arithmetic():
