@@ -431,10 +431,8 @@ def note_answers(run: str, record: StepRecord, commit: str, links: md.Links) -> 
 
 
 def _answer(record: StepRecord, outcome: say.NoteOutcome) -> str:
-    step, decision, journey = f"step {record.step}", record.decision, ""
-    if decision is not None:
-        before, after = score(decision.score_before), score(decision.score_after)
-        journey = f"{before} → {after} on {plural(decision.compared, 'task')}"
+    step, decision = f"step {record.step}", record.decision
+    journey = md.inline(f"{say.arrow(decision)} on {say.tasks_text(decision)}") if decision else ""
     found = dict.fromkeys(md.inline(edit.reason, 200) for edit in outcome.edits if edit.reason)
     reasons = f": {'; '.join(found)}" if found else ""
     return {

@@ -124,8 +124,7 @@ def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]
 
 def log_row(entry: HistoryEntry, conclusion: Conclusion | None = None) -> tuple[str, ...]:
     """A row of the log; its ``conclusion``, if known, tells whether the verdict is within noise."""
-    decision = None if conclusion is None else conclusion.decision
-    step, verdict = entry.kind == "step", (decision or entry).verdict
+    step, verdict = entry.kind == "step", ((conclusion and conclusion.decision) or entry).verdict
     if step:
         what = entry.reason if entry.action.startswith("skip") else verdict
     elif entry.kind == "notes":
@@ -134,11 +133,8 @@ def log_row(entry: HistoryEntry, conclusion: Conclusion | None = None) -> tuple[
         what = f"{entry.verdict}, {plural(entry.tasks, 'fresh pair')}"
     elif entry.kind != "slow_update":
         what = f"{entry.action.replace('_', ' ')}: {entry.reason}"
-    elif entry.score_after is None:
-        what = f"end of epoch: {entry.reason}"
     else:
-        # Placeholders and ungated guidance bypass the gate.
-        what = f"end of epoch: {'merged' if entry.action == 'force_accept' else verdict}"
+        what = f"end of epoch: {entry.reason if entry.score_after is None else verdict}"
     return (
         str(entry.step) if step else "–",
         str(entry.epoch),

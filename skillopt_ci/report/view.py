@@ -22,6 +22,7 @@ from skillopt_ci.text import (
     score_text,
     within_noise,
 )
+from skillopt_ci.training.gate import PERFECT
 
 #: How edits were chosen if there were more than the edit budget allows.
 _CHOICE = {"ranked": ", ranked by the optimizer", "truncated": ", the first ones taken"}
@@ -413,6 +414,8 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     yield from (Fact("caution", sentence) for sentence in say.reservations(current))
     if run.unscored:
         yield Fact("caution", "the skill was changed since: the next step scores it again")
+    elif current.score > PERFECT and not current.density:
+        yield Fact("caution", "every measured selection task is solved: no edit can score higher")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
     yield Fact("steps", run.counts_text)

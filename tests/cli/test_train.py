@@ -265,7 +265,7 @@ def test_an_end_that_is_due_is_done_once(cli, due):
     assert done.code == 0
     assert "End of epoch 1, after step 2 (simulated models)" in done.out
     assert "make room for guidance" in done.out
-    assert "end of epoch: merged" in cli(due, "log").out
+    assert "end of epoch: merged, the" in cli(due, "log").out  # and wrapped: gate was open
     assert cli(due, "status", "--json").json["epoch_end"] == 1
 
 

@@ -80,6 +80,7 @@ def test_the_pinned_comment_tells_what_the_score_leaves_out():
     current = run.state.current.model_copy(update={"measurement": lost})
     run = replace(run, state=run.state.model_copy(update={"current": current}))
     assert "- caution: 4 attempts could not be measured." in pinned_comment(run, LINKS)
+    assert "solved: no edit can score higher" in pinned_comment(plain_run(17), LINKS)
 
 
 def test_scores_from_before_the_tasks_changed_are_not_compared_with():
@@ -265,6 +266,8 @@ def test_an_answer_begins_with_a_marker_of_its_own():
     assert answer(step()).startswith("<!-- skillopt-ci:v1 key=demo/note%20issue-1 -->\n\n**Merged")
     text = answer(step())
     assert "0.500 → 0.625 on 8 tasks" in text
+    stopped = {"measurement": Measurement(hard=0, soft=0, score=0, planned=40)}
+    assert "→ &#126;0.625 on 8 of 40 tasks, which" in answer(altered(step("reject"), stopped))
     assert "add “Be kind”" in text
     assert f"/commit/{SHA}" in text
 
