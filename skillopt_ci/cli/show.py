@@ -57,9 +57,8 @@ def status_command(settings: Globals) -> None:
         }
         print_json(terminal.status_json(run, next_work))
         return
-    rows = list[tuple[str, str]]()
-    if at_work:
-        rows.append(("at work", "another skillopt-ci is training this run in this clone now"))
+    other = "another skillopt-ci is training this run in this clone now"
+    rows = [("at work", other)] if at_work else []
     why = (
         "of which a part was taken back"
         if taken_back(reader.history)
@@ -72,7 +71,7 @@ def status_command(settings: Globals) -> None:
             ("next", f"{first}the verdict on it, by `step` or `run`"),
         ]
     elif coming is not None:
-        rows.append(("next", first + _sentence(coming)))
+        rows.append(("next", first + _sentence(coming, run)))
     print_rows(settings, _title(reader), terminal.status_rows(run, rows))
 
 
@@ -96,7 +95,7 @@ def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
         return None  # the run is read from git alone; what comes next is an extra
 
 
-def _sentence(coming: Upcoming) -> str:
+def _sentence(coming: Upcoming, run: RunView) -> str:
     step = "" if coming.step is None else f"step {coming.step} of {coming.total}"
     match coming.work:
         case "step" if coming.epoch_end is not None:
@@ -110,6 +109,8 @@ def _sentence(coming: Upcoming) -> str:
             return f"the end of epoch {coming.epoch_end}{then}, by {by}"
         case "finish":
             return f"the tests and the summary, by `run` or `finish`; {coming.why}"
+        case "done" if run.state.provisional and run.confirmation is None:
+            return f"the last confirmation if one is due, by `step` or `run`; {coming.why}"
         case "done" | "nothing_to_learn":
             return f"nothing: {coming.why}"
 

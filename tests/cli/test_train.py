@@ -173,9 +173,9 @@ def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, 
     monkeypatch.setenv("DEMO_KEY", "sk-demo-key")
     model_server.plan = ["\n- ".join(RULES.values())]
     why, folder = "very selection task is solved", checkout.folder
-    confirmed = ("-o", "evaluation.confirm=0.5")
+    confirmed = ("-o", "evaluation.confirm=0.5", "-o", "evaluation.eval_test=false")
     assert cli(folder, "step", *confirmed).code == 0
-    # the merge is not confirmed yet
+    assert "  the last confirmation if one is due, " in cli(folder, "status", *confirmed).out
     planned = cli(folder, "plan", "--json", *confirmed).json
     assert (planned["phase"], planned["matrix"]) == ("confirmation", {"shard": ["1/1"]})
     assert cli(folder, "rollout", "--shard", "1/1", *confirmed).code == 0
