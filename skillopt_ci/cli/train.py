@@ -32,7 +32,7 @@ from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import sizes_of, why_over
 from skillopt_ci.training.revert import take_back
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
+from skillopt_ci.training.state import Candidate, candidate_at, find_checkout, finished
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
 
@@ -130,9 +130,9 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
         before = newest(run.ledger)
-        finished = asyncio.run(train_to_end(run, partial(_tell, outcomes, settings)))
-    if finished is not None:
-        print_finish(finished, settings)
+        ended = asyncio.run(train_to_end(run, partial(_tell, outcomes, settings)))
+    if ended is not None:
+        print_finish(ended, settings)
     elif not outcomes:
         _tell_recorded(run, before, settings)
     if settings.verbosity >= 0:
@@ -144,8 +144,11 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 
 def _why_over(run: Run) -> str:
-    state = run.folder.read_state(partial(run.ledger.read, newest(run.ledger)))
-    return why_over(run.config, sizes_of(run.config, run.splits), state)
+    read = partial(run.ledger.read, newest(run.ledger))
+    why = why_over(run.config, sizes_of(run.config, run.splits), run.folder.read_state(read))
+    if finished(run.folder.read_history(read)) or not run.config.evaluation.eval_test:
+        return why
+    return f"{why}. `finish` tests the skill and summarizes the run"
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
@@ -153,9 +156,7 @@ async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutco
         async with aclosing(trainer.train(ready)) as outcomes:
             async for outcome in outcomes:
                 tell(outcome)
-        if not run.config.evaluation.eval_test:
-            return None
-        return await trainer.patiently(ready, finish)
+        return await trainer.patiently(ready, finish) if run.config.evaluation.eval_test else None
 
 
 @command()
@@ -181,8 +182,7 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     if settings.verbosity >= 0:
         print_rows(settings, f"Run {found.run}{note}", tuple(summary_rows(found, outcome.seconds)))
-    elif found.best.test is not None and found.initial.test is not None:
-        before, after = found.initial.test, found.best.test
+    elif (before := found.initial.test) and (after := found.best.test):
         told = f"{score(before.hard)} → {score_text(after.hard, after.n)}"
         click.echo(f"Test score{note}: {told}", file=settings.people)
 

@@ -73,12 +73,16 @@ def test_step_verbose_tells_what_show_tells(cli, fresh):
     assert "  rollout" in told
 
 
-def test_nothing_left_is_exit_code_3(cli, trained):
+def test_nothing_left_is_exit_code_3(cli, trained, finished):
     done = cli(trained, "step", "--json")
     message = "Nothing left to do: all epochs are trained."
     error = {"type": "NothingToDo", "message": message, "hint": ""}
     assert (done.code, done.json) == (3, {"error": error, "exit_code": 3})
     assert done.err.endswith(f"{message}\n")
+    with_tests = ("step", "-o", "evaluation.eval_test=true")
+    untested, tested = (cli(at, *with_tests).err for at in (trained, finished))
+    assert untested.endswith(f"{message} `finish` tests the skill and summarizes the run.\n")
+    assert tested.endswith(f"{message}\n")
 
 
 @pytest.mark.parametrize("words", ["step", "step --until-candidate", "run"])

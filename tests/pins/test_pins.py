@@ -74,6 +74,7 @@ def test_quickstart(tmp_path):
     printed = Place(tmp_path).git(*shown.removeprefix("$ git ").split())
     subjects = [line.partition(" ")[2] for line in transcript if line != "…"]
     assert [subject for subject in subjects if subject not in printed] == []
+    assert printed.partition("\n")[0].endswith(subjects[0])  # nothing newer is left out
 
 
 @pytest.mark.parametrize("name", sorted({*surface.SCENES} - {"quickstart"}))
