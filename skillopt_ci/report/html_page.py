@@ -80,9 +80,9 @@ def build_page(evidence: Evidence, *, live: str = "") -> str:
         "rows": [[visible(row.task), row.letters] for row in drawn.rows],
         # Attempt ids by row and column.
         "cells": {
-            f"{tasks[task]},{places[anchor]}": found
-            for (anchor, task), found in shown.links.items()
-            if anchor in places and task in tasks
+            f"{tasks[task]},{places[column]}": ids
+            for (column, task), ids in shown.links.items()
+            if column in places and task in tasks
         },
     }
     return _template().render(
