@@ -29,8 +29,6 @@ _MOVED = ("but expected", "reference already exists", "unable to resolve referen
 def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
     """Find the repository around ``start``: git in its worktree, and the shared git folder."""
     folder = start if start.is_dir() else start.parent
-    if not folder.is_dir():
-        raise RepositoryError(f"{start}: no such folder")
     top = worktree(folder)
     # imported late: it searches for git and takes a tenth of a second
     from git import Repo  # noqa: PLC0415
@@ -72,11 +70,13 @@ def toplevel(folder: Path) -> Path | None:
             f"{folder}: git does not trust this folder, because another user owns it",
             hint=f"git config --global --add safe.directory {folder}",
         )
-    if top.status != 0 and "not a git repository" not in top.stderr:
+    if "must be run in a work tree" in top.stderr:
         raise RepositoryError(
             f"{folder}: this repository is bare or this is its .git folder",
             hint="Start from a clone or a worktree of it.",
         )
+    if top.status != 0 and "not a git repository (or any" not in top.stderr:
+        raise RepositoryError(f"{folder}: {top.stderr.strip()}")
     return Path(top.text).resolve() if top.status == 0 else None
 
 

@@ -22,9 +22,15 @@ def test_folder_with_odd_characters_is_taken_literally(bench, repository):
     assert bench.open(odd).read("HEAD", bench.skill) == "# Skill\n"
 
 
-def test_folder_that_does_not_exist_is_refused(bench, tmp_path):
-    with pytest.raises(RepositoryError, match="no such folder"):
+def test_why_git_cannot_read_a_folder_is_told(bench, repository, tmp_path):
+    with pytest.raises(RepositoryError, match="No such file or directory"):
         bench.open(tmp_path / "a" / "b")
+    (tmp_path / ".git").write_text("gitdir: gone", encoding="utf-8")  # as of a worktree
+    with pytest.raises(RepositoryError, match=r"fatal: not a git repository: .*gone"):
+        bench.open(tmp_path)
+    (repository / ".git" / "config").write_text("[oops", encoding="utf-8")
+    with pytest.raises(RepositoryError, match="fatal: bad config line"):
+        bench.open(repository)
 
 
 def test_bare_repository_is_refused(bench, origin, repository):
