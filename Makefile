@@ -28,7 +28,8 @@ oldest: setup ## run unit tests with the oldest packages that pyproject.toml all
 	$(venv)/uv venv --quiet --clear --python $(venv)/python .oldest
 	$(venv)/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct \
 	  --editable '.[anthropic,azure]'
-	$(venv)/uv pip install --quiet --python .oldest/bin/python \
+	$(venv)/uv pip freeze --quiet --python .oldest/bin/python --exclude-editable > .oldest/pins.txt
+	$(venv)/uv pip install --quiet --python .oldest/bin/python --constraints .oldest/pins.txt \
 	  check-jsonschema cmarkgfm hypothesis jsonschema openpyxl playwright pytest pytest-cov \
 	  pytest-randomly pytest-xdist scipy zizmor
 	.oldest/bin/python -m pytest -n logical --dist loadfile --ignore tests/docs \
