@@ -216,7 +216,6 @@ def _uncommitted(run: Run, config_file: Path) -> Iterator[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """The texts in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

@@ -207,7 +207,7 @@ def _check_plan(
         (reader.state, reader.history, reader.edited) if reader else (None, (), False)
     )
     last = plan.last_step(config, sizes, state, history, reopened=edited)
-    whole = plan.total_steps(sizes.train, config.train)
+    whole = plan.total_steps(sizes.train, config.train, state)
     steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
     told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
     then = None

@@ -63,7 +63,6 @@ class RunReader:
 
     @property
     def edited(self) -> bool:
-        """Whether the skill was changed since it was scored."""
         skill = self.read(self.skill_path)
         return skill is not None and sha256(skill) != self.state.current.sha256
 

@@ -98,11 +98,9 @@ def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
 def _sentence(coming: Upcoming, run: RunView) -> str:
     step = "" if coming.step is None else f"step {coming.step} of {coming.total}"
     match coming.work:
-        case "step" if coming.epoch_end is not None:
-            end = f"the end of epoch {coming.epoch_end}"
-            return f"{step}, by `step` or `run`; {end} is due, by `slow-update`"
         case "step":
-            return f"{step}, by `step` or `run`"
+            end = f"; the end of epoch {coming.epoch_end} is due, by `slow-update`"
+            return f"{step}, by `step` or `run`{end if coming.epoch_end is not None else ''}"
         case "epoch_end":
             then = f", then {step}" if step else ""
             by = "`slow-update`" if coming.scheduled else "`step` or `run`"

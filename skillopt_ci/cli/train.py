@@ -80,10 +80,8 @@ def step_command(
     if isinstance(found, Candidate):
         record = found.record
         facts = {"kind": "candidate", "step": record.step, "candidate": found.commit or ""}
-        settings.tell(
-            {**facts, "cost_usd": record.usage.cost_usd},
-            f"Step {record.step}: the candidate waits to be measured.",
-        )
+        told = f"Step {record.step}: the candidate waits to be measured."
+        settings.tell({**facts, "cost_usd": record.usage.cost_usd}, told)
     elif not outcomes:
         _tell_recorded(run, before, settings)
 

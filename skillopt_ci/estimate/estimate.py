@@ -65,7 +65,6 @@ class Part:
         return sum((one.tokens() for one in self.stages), Range())
 
     def cost_usd(self) -> Range | None:
-        """The dollars; None if any price is unknown."""
         priced = [one.calls * one.cost_usd for one in self.stages if one.cost_usd is not None]
         return sum(priced, Range()) if len(priced) == len(self.stages) else None
 
@@ -109,11 +108,11 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
     forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
-    epoch = min(epochs, (first - 1) // (plan.total_steps(len(train), config.train) // epochs) + 1)
+    epoch = min(epochs, plan.plan_step(train, config.train, first, state).epoch)
     begin = [] if state else [forecast.start()]
     steps, of_epoch, works = list[Calls](), [*begin], [*begin]
     for number in range(1, situation.total_steps + 1):
-        step, own = plan.plan_step(train, config.train, number), list[Calls]()
+        step, own = plan.plan_step(train, config.train, number, state), list[Calls]()
         if number >= first:
             own.append(forecast.step(step))
             steps += own

@@ -5,7 +5,7 @@ an interrupted step and an uninterrupted one write the same bytes.
 """
 
 from operator import not_
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
@@ -396,7 +396,6 @@ class HistoryEntry(_Decided, Record):
 
     @property
     def taken(self) -> str:
-        """What a person took back."""
         return f"a rule of step {self.step}" if self.edit else f"step {self.step}"
 
 
@@ -409,6 +408,11 @@ class Basis(Record):
     config: dict[str, JsonValue]
     train_size: int
     train_sha256: str
+
+    @property
+    def steps_per_epoch(self) -> int:
+        train: Any = self.config["train"]
+        return -(-self.train_size // int(train["batch_size"] * train["accumulation"]))
 
 
 class State(Record):
@@ -431,6 +435,8 @@ class State(Record):
     config_sha256: str
     basis: Basis | None = None
     """What the last step was proposed under."""
+    extra_steps: int = Field(0, exclude_if=not_)
+    """Steps beyond those that the same part of the epochs takes in batches as `basis` has them."""
     kept: dict[str, JsonValue] = Field(default_factory=dict, exclude_if=not_)
     """What later commands use, by dotted key, where `-o` set some of `basis` for one command."""
     heard_notes: tuple[str, ...] = ()

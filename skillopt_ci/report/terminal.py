@@ -148,7 +148,6 @@ def log_row(entry: HistoryEntry, conclusion: Conclusion | None = None) -> tuple[
 
 
 def flight_row(view: EventView, state: State) -> tuple[str, ...]:
-    """A row of the log for the candidate that waits for its verdict."""
     record, number, edits, what = view.record, "–", "–", "end of epoch: in flight"
     if isinstance(record, StepRecord):
         number, edits, what = str(record.step), str(record.proposal.change_count), "in flight"

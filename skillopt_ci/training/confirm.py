@@ -32,8 +32,8 @@ from skillopt_ci.training.plan import (
     boundary_due,
     calls_left,
     last_step,
+    plan_step,
     sizes_of,
-    steps_per_epoch,
 )
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -218,9 +218,9 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
     if confirmed is None or not state.provisional or not run.config.evaluation.confirm:
         return None
     if not over:
-        per_epoch = steps_per_epoch(len(run.splits.train), run.config.train)
+        following = plan_step(run.splits.train, run.config.train, state.step + 1, state)
         tested = any(one.kind == "confirm" and one.step == state.step for one in checkout.history)
-        if state.step == 0 or state.step % per_epoch or tested:
+        if state.step == 0 or following.epoch == state.epoch or tested:
             return None
     if run.config.schedule.slow_update == "inline" and boundary_due(run, checkout) is not None:
         return None

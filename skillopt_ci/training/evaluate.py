@@ -141,8 +141,7 @@ async def evaluate_text(
     told = f"{len(tallied)} of {plural(planned, 'task')} measured"
     clear = "" if outcome.end == "measured" else ", then the verdict was clear"
     after = score(decision.score_after, estimated=len(names) < planned)
-    change = f"{score(decision.score_before)} → {after}"
-    run.observer(StageFinished(STAGE, f"{change}, {told}{clear}"))
+    run.observer(StageFinished(STAGE, f"{score(decision.score_before)} → {after}, {told}{clear}"))
     run.observer(StageFinished("gate", decision.verdict))
     return decision
 

@@ -58,13 +58,6 @@ async def _test(
     return {sha256(text): by_reading[as_read(text)] for text in texts.values()}
 
 
-def with_test(skill: FinalSkill, test: Measurement | None, tasks: Sequence[Task]) -> FinalSkill:
-    if test is None:
-        return skill
-    tested = {"interval": astuple(wilson(test.hard, test.n)), "by_type": by_type(tasks, test)}
-    return skill.model_copy(update={"test": test, **tested})
-
-
 def by_type(tasks: Sequence[Task], measurement: Measurement) -> dict[str, TypeScore]:
     groups = grouped(
         (task.task_type or OTHER, measurement.tasks[task.id][0])
@@ -190,7 +183,11 @@ def _summary(
 
     def final(sha256: str, step: int, origin: str, score: float | None) -> FinalSkill:
         skill = FinalSkill(sha256=sha256, step=step, origin=origin, score=score)
-        return with_test(skill, tests.get(sha256), run.test)
+        if (test := tests.get(sha256)) is None:
+            return skill
+        types = by_type(run.test, test)
+        tested = {"test": test, "interval": astuple(wilson(test.hard, test.n)), "by_type": types}
+        return skill.model_copy(update=tested)
 
     initial = final(initial_sha256, 0, "initial", history[0].score_after)
     best, last = (

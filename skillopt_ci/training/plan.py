@@ -54,14 +54,25 @@ def steps_per_epoch(n_train: int, train: Train) -> int:
     return math.ceil(n_train / (train.batch_size * train.accumulation))
 
 
-def total_steps(n_train: int, train: Train) -> int:
+def extra_steps(n_train: int, train: Train, state: State | None) -> int:
+    """Steps done beyond those that this part of the epochs takes with today's batches and tasks.
+
+    If these changed, an epoch goes on where it was, or a part of a batch before: no task is missed.
+    """
+    if state is None or state.basis is None:
+        return 0
+    done = (state.step - state.extra_steps) * steps_per_epoch(n_train, train)
+    return state.step - done // state.basis.steps_per_epoch
+
+
+def total_steps(n_train: int, train: Train, state: State | None = None) -> int:
     """Number of the run's last step; ConfigError if ``train.train_size`` is wrong."""
     if train.train_size not in (0, n_train):
         raise ConfigError(
             f"train.train_size is {train.train_size}, but there are {n_train} training tasks.",
             hint="Leave it out, or set it to 0, to use all of them.",
         )
-    return train.num_epochs * steps_per_epoch(n_train, train)
+    return train.num_epochs * steps_per_epoch(n_train, train) + extra_steps(n_train, train, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +139,7 @@ def last_step(
     what the final tests need, cannot cover the largest possible step: a planned end is better than
     an aborted step. Confirmation uses what is then left.
     """
-    last = total_steps(sizes.train, config.train)
+    last = total_steps(sizes.train, config.train, state)
     done = 0 if state is None else state.step
     if all_solved(config, sizes, state) and not reopened:
         return min(last, done)
@@ -143,16 +154,17 @@ def last_step(
         return min(last, done)
     mean = sum(made) / len(made) if made else likely_calls(config, sizes)
     per_epoch = steps_per_epoch(sizes.train, config.train)
-    ended = 0 if state is None else state.boundary
-    end = _most_end_calls(config, sizes)
-    end -= min(end, (attempts * sizes.selection + _MOST_QUESTIONS) / 2)  # as in `likely_calls`
-    if state is None:
-        left -= attempts * sizes.selection
+    ended = 1 if state is None else max(1, state.boundary)
+    # as in `likely_calls`
+    end = max(
+        0, _most_end_calls(config, sizes) - (attempts * sizes.selection + _MOST_QUESTIONS) / 2
+    )
+    left -= attempts * sizes.selection if state is None else 0
     step = done
     while step < last:
         left -= mean
         # the end of the previous epoch, except the first, which makes no calls
-        if step % per_epoch == 0 and step // per_epoch > max(1, ended):
+        if (last - step) % per_epoch == 0 and train.num_epochs - (last - step) // per_epoch > ended:
             left -= end
         if left < 0:
             break
@@ -163,7 +175,7 @@ def last_step(
 def why_over(config: Config, sizes: Sizes, state: State | None) -> str:
     if all_solved(config, sizes, state):
         return "every selection task is solved, so no change can score higher"
-    if state is not None and state.step < total_steps(sizes.train, config.train):
+    if state is not None and state.step < total_steps(sizes.train, config.train, state):
         return "the budget has room for no further step"
     return "all epochs are trained"
 
@@ -216,7 +228,9 @@ def _most_end_calls(config: Config, sizes: Sizes) -> float:
     return attempts * (compared + sizes.selection) + _MOST_QUESTIONS
 
 
-def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
+def plan_step(
+    tasks: Sequence[Task], train: Train, step: int, state: State | None = None
+) -> StepPlan:
     """Plan step number ``step``, from 1, over the training ``tasks``.
 
     The epoch's order is a shuffle with ``seed + epoch * 1000``. Batch k (from 0) takes the k-th
@@ -224,7 +238,7 @@ def plan_step(tasks: Sequence[Task], train: Train, step: int) -> StepPlan:
     accumulation), the batch is drawn from that order with its own seed.
     """
     per_epoch = steps_per_epoch(len(tasks), train)
-    epoch, position = divmod(step - 1, per_epoch)
+    epoch, position = divmod(step - 1 - extra_steps(len(tasks), train, state), per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
     order = _order(len(tasks), seed)
     batches = []
@@ -362,7 +376,8 @@ def completed_epoch(
     used = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     if not used or all_solved(config, sizes, state):
         return None
-    completed = state.step // steps_per_epoch(sizes.train, config.train)
+    steps = state.step - extra_steps(sizes.train, config.train, state)
+    completed = steps // steps_per_epoch(sizes.train, config.train)
     fits = calls_left(config, sizes, state, history) >= _most_end_calls(config, sizes)
     return completed if completed > state.boundary and fits else None
 

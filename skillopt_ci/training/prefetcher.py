@@ -201,7 +201,7 @@ def _rollout(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Ou
     step, each = checkout.state.step + 1, run.config.rollout.attempts
     if step > last_step_of(run, checkout):
         return None
-    plan = plan_step(run.splits.train, run.config.train, step)
+    plan = plan_step(run.splits.train, run.config.train, step, checkout.state)
     tasks = (task for batch in plan.batches for task in batch.tasks)
     fresh = next_rounds(tasks, attempts_so_far(run, checkout, *uncommitted), each)
     return Outlook("rollout", step, rounds(fresh, checkout.skill, "rollout", each), checkout.spent)

@@ -168,7 +168,12 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     if isinstance(record, StepRecord):
         heard = [*checkout.state.heard_notes, *(one.id for one in record.proposal.reviewer_notes)]
         done = {"step": record.step, "epoch": record.epoch, "heard_notes": tuple(heard)}
+        if record.basis_sha256 == run.basis_sha256:  # else it changed since the step was proposed
+            extra = plan.extra_steps(len(run.splits.train), run.config.train, checkout.state)
+            done |= {"basis": run.basis, "kept": run.kept, "extra_steps": extra}
         origin = f"step {record.step}"
+    done |= {"config_sha256": run.config_sha256, "simulated": run.simulated}
+    done |= charged(checkout, record.usage, record.accounts)
     done |= decided_snapshots(decision, candidate.skill, record.step, origin)
     after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
     run.listen(Decided(after, record))
@@ -244,7 +249,7 @@ def next_work(
         refuse_to_learn_nothing(run, checkout)
         if step > plan.last_step_of(run, checkout):
             return None
-    return plan.plan_step(run.splits.train, run.config.train, step)
+    return plan.plan_step(run.splits.train, run.config.train, step, checkout.state)
 
 
 async def _candidate(
@@ -305,16 +310,8 @@ def commit_decision(
     record, decision = candidate.record, candidate.record.decision
     stays = decision is not None and decision.stays
     skill = candidate.skill if stays else checkout.skill
-    is_step = isinstance(record, StepRecord)
-    changes: dict[str, object] = {
-        "config_sha256": run.config_sha256,
-        "simulated": run.simulated,
-        **charged(checkout, record.usage, record.accounts),
-    }
+    is_step, state = isinstance(record, StepRecord), after.state
     if isinstance(record, StepRecord):
-        if record.basis_sha256 == run.basis_sha256:
-            # else the configuration changed since it was proposed
-            changes |= {"basis": run.basis, "kept": run.kept}
         facts: dict[str, object] = {"edits": record.proposal.change_count}
         config_sha256 = record.proposal.config_sha256
         files: dict[str, str | None] = {run.folder.step(record.step): document(record)}
@@ -330,9 +327,9 @@ def commit_decision(
     confirmed = None if checkout.state.provisional else checkout.state.confirmed
     if stays and confirmed is not None and reading(skill) == reading(checkout.skill):
         # to the target, an empty region for guidance does not change the skill
-        changes["confirmed"] = confirmed.model_copy(update={"sha256": sha256(skill)})
+        again = confirmed.model_copy(update={"sha256": sha256(skill)})
+        state = state.model_copy(update={"confirmed": again})
         files[run.folder.confirmed_skill] = skill
-    state = after.state.model_copy(update=changes)
     if stays and state.best.sha256 == sha256(skill):
         files[run.folder.best_skill] = skill
     entry = history_entry(

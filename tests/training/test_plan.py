@@ -63,6 +63,10 @@ def test_steps_go_on_counting_across_epochs():
     lasts = [step for step in range(1, 7) if plan_step(TASKS, train, step).is_last_of_epoch]
     assert lasts == [3, 6]
     assert len(plan_step(TASKS, train, 3).batches[0].tasks) == 2  # the last one may be short
+    basis = Basis(config={"train": train.model_dump()}, train_size=10, train_sha256="")
+    state = stands(4).model_copy(update={"basis": basis})  # an epoch and a third, of more tasks now
+    plan = plan_step(TASKS * 2, train, 5, state)
+    assert (plan.epoch, plan.step_in_epoch, total_steps(20, train, state)) == (2, 2, 8)
 
 
 def test_a_batch_with_nothing_left_is_drawn_as_in_skillopts_plan():

@@ -239,11 +239,13 @@ def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
     assert checkout.end_epoch(*SCHEDULED) is None
 
 
-def test_run_ends_every_epoch_and_compares_with_the_last_end(checkout):
+@pytest.mark.parametrize(("size", "steps"), [(4, 2), (2, 3), (8, 2)])
+def test_run_ends_every_epoch_and_compares_with_the_last_end(checkout, size, steps):
     checkout.run("train.num_epochs=1", *EPOCH_ENDS)
     assert checkout.show(BRANCH, ".skillopt/demo/epochs/01.md") == checkout.show(BRANCH)
-    checkout.run(*EPOCH_ENDS)
-    assert checkout.kinds() == ["start", *["step", "step", "slow_update"] * 2]
+    checkout.step(*EPOCH_ENDS)
+    checkout.run(f"train.batch_size={size}", *EPOCH_ENDS)
+    assert checkout.kinds()[4:] == [*["step"] * steps, "slow_update"]
     assert (ends(checkout), checkout.state().boundary) == ([1, 2], 2)
     assert checkout.boundary(2).previous_hard == 0.25
 

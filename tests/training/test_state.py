@@ -285,7 +285,7 @@ def test_candidate_that_is_part_of_the_branch_is_only_tidied_away(checkout):
 
 def test_candidate_left_after_the_last_step_is_set_aside(checkout, in_flight):
     checkout.commit("README.md", "about\n", branch=BRANCH)
-    assert checkout.step("train.num_epochs=1", "train.batch_size=8") is None
+    assert checkout.step("budget.run.calls=1") is None
     assert checkout.kinds() == ["start", "step", "set_aside"]
     assert checkout.contains(in_flight)
 

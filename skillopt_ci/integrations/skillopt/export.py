@@ -1,7 +1,6 @@
 """Export a run as a SkillOpt run folder, for SkillOpt's tools (reference 1.0, 1.14, 1.15)."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 
 from skillopt_ci import __version__
@@ -109,13 +108,12 @@ def flat_config(evidence: RunView) -> dict[str, object]:
         if isinstance(settings, Mapping):
             backend = _BACKENDS.get(str(settings["provider"]), "openai_compatible")
             flat |= {f"{role}_model": settings["model"], f"{role}_backend": backend}
-    batch, accumulation = (int(str(parts["train"][key])) for key in ("batch_size", "accumulation"))
-    steps = math.ceil(basis.train_size / (batch * accumulation))
+    steps = basis.steps_per_epoch
     return {
         **flat,
         **dict.fromkeys(("train_size", "samples_per_epoch"), basis.train_size),
         "steps_per_epoch": steps,
-        "batches_per_epoch": steps * accumulation,
+        "batches_per_epoch": steps * int(str(parts["train"]["accumulation"])),
     }
 
 
@@ -296,8 +294,8 @@ def _boundaries(evidence: RunView) -> _Files:
             if record.changed and record.skill_after in evidence.texts:
                 yield f"{folder}/candidate_skill.md", evidence.texts[record.skill_after]
         if record.meta_skill is not None:
-            result = pick(record.meta_skill, "action reasoning meta_skill_content=content")
-            yield f"meta_skill/epoch_{record.epoch:02}/meta_skill_result.json", result
+            file = f"meta_skill/epoch_{record.epoch:02}/meta_skill_result.json"
+            yield file, pick(record.meta_skill, "action reasoning meta_skill_content=content")
 
 
 def _slow_result(record: BoundaryRecord, slow: SlowUpdateRecord) -> dict[str, object]:
@@ -319,12 +317,11 @@ def _end(evidence: RunView, summary: Summary) -> _Files:
     yield "summary.json", _run_summary(evidence, summary)
     if state.current.sha256 != state.best.sha256 or summary.promoted:
         yield "final_selection_eval/results.jsonl", _measured_rows(state.current.measurement)
-    folders = {
-        "test_eval_baseline": summary.initial,
-        "test_eval": summary.best,
-        "test_eval_final": summary.last,
-    }
-    for folder, skill in folders.items():
+    for folder, skill in (
+        ("test_eval_baseline", summary.initial),
+        ("test_eval", summary.best),
+        ("test_eval_final", summary.last),
+    ):
         if skill.test is not None:
             yield f"{folder}/results.jsonl", _measured_rows(skill.test)
             kinds = {**skill.by_type, "overall": skill.test}
