@@ -106,7 +106,7 @@ def _sentence(coming: Upcoming, run: RunView) -> str:
             by = "`slow-update`" if coming.scheduled else "`step` or `run`"
             return f"the end of epoch {coming.epoch_end}{then}, by {by}"
         case "finish":
-            return f"the tests and the summary, by `run` or `finish`; {coming.why}"
+            return f"the tests and the summary, by `step`, `run` or `finish`; {coming.why}"
         case "done" if run.state.provisional and run.confirmation is None:
             return f"the last confirmation if one is due, by `step` or `run`; {coming.why}"
         case "done" | "nothing_to_learn":

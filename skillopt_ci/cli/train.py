@@ -31,8 +31,8 @@ from skillopt_ci.training import prefetcher, trainer
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import sizes_of, why_over
 from skillopt_ci.training.revert import take_back
-from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import Candidate, candidate_at, find_checkout, finished
+from skillopt_ci.training.run_context import Run, equipped
+from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
 
@@ -41,7 +41,7 @@ _PURPOSES = {
     "rollout": "to roll out the batch of step {0.step}",
     "evaluation": "to measure the candidate of step {0.step}",
     "comparison": "to compare skills at the end of the epoch that step {0.step} ended",
-    "confirmation": "to share before the skill of step {0.step} is tested with fresh attempts",
+    "test": "to share before the skill of step {0.step} is tested",
 }
 _notes_option = click.option(
     "--notes", type=FILE, metavar="FILE", help="Review comments, as JSON; each goes to one step."
@@ -67,8 +67,9 @@ def step_command(
 ) -> None:
     """Do one training step, or resume an interrupted one.
 
-    If an epoch has ended, its end is done first (see `slow-update`). Exits with 0 if the step was
-    recorded, merged or reverted, and with 3 if no step is left. No answer is paid for twice.
+    The end of an epoch comes first (see `slow-update`). Once no step is left, this does what
+    `finish` does, unless evaluation.eval_test is false. Exits with 0 whether the step was merged or
+    reverted, and with 3 if nothing is left. No answer is paid for twice.
     """
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
@@ -82,6 +83,8 @@ def step_command(
         facts = {"kind": "candidate", "step": record.step, "candidate": found.commit or ""}
         told = f"Step {record.step}: the candidate waits to be measured."
         settings.tell({**facts, "cost_usd": record.usage.cost_usd}, told)
+    elif found is not None:
+        _tell_finish(found, settings)
     elif not outcomes:
         _tell_recorded(run, before, settings)
 
@@ -100,21 +103,17 @@ def _tell_recorded(run: Run, before: str, settings: Globals, why: str = "") -> N
 
 async def _step(
     run: Run, tell: Callable[[Outcome], None], *, until_candidate: bool
-) -> Candidate | None:
-    if not until_candidate:
-        async with aclosing(trainer.train(run, steps=1, patience=0)) as outcomes:
-            async for outcome in outcomes:
-                tell(outcome)
-        return None
-    work = trainer.advance_to_candidate
-    while (found := await trainer.patiently(run, work, patience=0)) is not None:
-        if isinstance(found, Candidate):
-            return found
-        tell(found)
-        trainer.refuse_unusable_optimizer(run, found)
-        if isinstance(found, StepOutcome):
-            break
-    return None
+) -> Candidate | FinishOutcome | None:
+    work = trainer.advance_to_candidate if until_candidate else trainer.advance
+    async with equipped(run) as (ready, _):
+        while (found := await trainer.patiently(ready, work, patience=0)) is not None:
+            if isinstance(found, Candidate):
+                return found
+            tell(found)
+            trainer.refuse_unusable_optimizer(ready, found)
+            if isinstance(found, StepOutcome):
+                return None
+        return await trainer.patiently(ready, partial(finish, early=False), 0)
 
 
 @command()
@@ -142,11 +141,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 
 def _why_over(run: Run) -> str:
-    read = partial(run.ledger.read, newest(run.ledger))
-    why = why_over(run.config, sizes_of(run.config, run.splits), run.folder.read_state(read))
-    if finished(run.folder.read_history(read)) or not run.config.evaluation.eval_test:
-        return why
-    return f"{why}. `finish` tests the skill and summarizes the run"
+    state = run.folder.read_state(partial(run.ledger.read, newest(run.ledger)))
+    return why_over(run.config, sizes_of(run.config, run.splits), state)
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
@@ -161,14 +157,17 @@ async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutco
 def finish_command(settings: Globals) -> None:
     """Evaluate the last skill, test the initial, best and last one, and summarize the run.
 
-    `run` does this after the last step unless `evaluation.eval_test` is false. Call it yourself
-    after the last `step`, or to end a run early. One commit records it. Exits with 3 if nothing
-    has changed since the run was finished.
+    `run` and `step` do this once no step is left, unless `evaluation.eval_test` is false. Call it
+    to end a run early. One commit records it. Exits with 3 if nothing has changed since then.
     """
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(trainer.patiently(run, finish))
     if outcome is None:
         nothing_to_do("Nothing left to do: the run is finished.", settings)
+    _tell_finish(outcome, settings)
+
+
+def _tell_finish(outcome: FinishOutcome, settings: Globals) -> None:
     if settings.json:
         summary = outcome.summary.model_dump(mode="json")
         print_json({**summary, "commit": outcome.commit, "seconds": round(outcome.seconds, 3)})

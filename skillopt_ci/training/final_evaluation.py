@@ -30,13 +30,14 @@ from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Checkout,
     RunEvent,
+    ScoredCheckout,
     charged,
     finished,
     history_entry,
     open_models,
     record_events,
 )
-from skillopt_ci.training.trainer import prepare
+from skillopt_ci.training.trainer import prepare, upcoming
 from skillopt_ci.util import grouped
 
 
@@ -110,8 +111,17 @@ class FinishOutcome:
     seconds: float
 
 
-async def finish(run: Run) -> FinishOutcome | None:
-    """End the run; None if it has ended already. UsageError while a candidate is in flight."""
+def finish_due(run: Run, checkout: ScoredCheckout) -> bool:
+    """Whether nothing but the tests is left, which ``evaluation.eval_test`` asks for."""
+    sizes = sizes_of(run.config, run.splits)
+    return upcoming(run.config, sizes, checkout.state, checkout.history).work == "finish"
+
+
+async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
+    """End the run, before all is done only if ``early``; None if it has ended already.
+
+    Raises UsageError while a candidate is in flight.
+    """
     began = run.clock()
     checkout, candidate = await prepare(run, ending=True)
     if candidate is not None:
@@ -123,7 +133,8 @@ async def finish(run: Run) -> FinishOutcome | None:
     earlier = run.folder.read_summary(read)
     if earlier is not None and earlier.tested_under != run.tested_under:
         earlier = None
-    if earlier is not None and finished(checkout.history):
+    over = earlier is not None and finished(checkout.history)
+    if over or not (early or finish_due(run, checkout)):
         return None
     promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
     if promoted:

@@ -30,6 +30,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.baseline import as_scored, best_text, unscored
 from skillopt_ci.training.confirm import due_test
 from skillopt_ci.training.evaluate import first_attempts, known_measurement
+from skillopt_ci.training.final_evaluation import finish_due
 from skillopt_ci.training.measure import next_rounds, rounds
 from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shuffled
 from skillopt_ci.training.rollout_stage import attempts_so_far
@@ -150,7 +151,7 @@ class Prefetcher:
 class Outlook:
     """The next piece of work, for or after step ``step``, in a run that has used ``spent``."""
 
-    phase: Literal["measure", "rollout", "evaluation", "comparison", "confirmation"]
+    phase: Literal["measure", "rollout", "evaluation", "comparison", "test"]
     step: int
     attempts: tuple[AttemptRequest, ...]
     spent: Usage
@@ -175,8 +176,9 @@ def look_ahead(run: Run) -> Outlook | None:
         attempts = _attempts(run, tasks, candidate.skill, "selection")
         spent = scored.spent + candidate.record.usage
         return Outlook("evaluation", candidate.record.step, attempts, spent)
-    last = Outlook("confirmation", scored.state.step, (), scored.spent)
-    return look_beyond(run, scored) or (last if due_test(run, scored, over=True) else None)
+    last = Outlook("test", scored.state.step, (), scored.spent)
+    due = finish_due(run, scored) or due_test(run, scored, over=True) is not None
+    return look_beyond(run, scored) or (last if due else None)
 
 
 def look_beyond(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Outlook | None:

@@ -49,8 +49,6 @@ from skillopt_ci.training.state import (
 
 Result = TypeVar("Result")
 
-#: How many lost races in a row are retried.
-PATIENCE = 3
 #: The run gives up after this many questions in a row, each asked twice, without a usable reply.
 MOST_UNUSABLE = 3
 
@@ -78,20 +76,10 @@ class BoundaryOutcome:
 Outcome = StepOutcome | BoundaryOutcome
 
 
-async def train(
-    run: Run, steps: int | None = None, *, patience: int = PATIENCE
-) -> AsyncGenerator[Outcome, None]:
-    """Train until nothing is left or ``steps`` steps are done; yield each piece's outcome.
-
-    Raises LostRace after retrying ``patience`` times, and OptimizerUnusable.
-    """
+async def train(run: Run) -> AsyncGenerator[Outcome, None]:
+    """Train until nothing is left; yield each outcome. Raises LostRace and OptimizerUnusable."""
     async with equipped(run) as (ready, _):
-        while steps is None or steps > 0:
-            outcome = await patiently(ready, advance, patience)
-            if outcome is None:
-                return
-            if steps is not None:
-                steps -= isinstance(outcome, StepOutcome)
+        while (outcome := await patiently(ready, advance)) is not None:
             yield outcome
             refuse_unusable_optimizer(ready, outcome)
 
@@ -129,7 +117,7 @@ def _asked_in_vain(proposal: ProposalRecord) -> int:
 
 
 async def patiently(
-    run: Run, work: Callable[[Run], Awaitable[Result]], patience: int = PATIENCE
+    run: Run, work: Callable[[Run], Awaitable[Result]], patience: int = 3
 ) -> Result:
     """Return the result of ``work``, retrying it after a lost race at most ``patience`` times."""
     async with equipped(run) as (ready, equipment):

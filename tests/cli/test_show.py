@@ -90,7 +90,7 @@ TESTED = ("-o", "evaluation.eval_test=true")
         (SCHEDULED[2:], "the end of epoch 1, by `slow-update`", "epoch_end"),
         (
             TESTED,
-            "the tests and the summary, by `run` or `finish`; all epochs are trained",
+            "the tests and the summary, by `step`, `run` or `finish`; all epochs are trained",
             "finish",
         ),
     ],

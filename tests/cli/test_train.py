@@ -73,16 +73,26 @@ def test_step_verbose_tells_what_show_tells(cli, fresh):
     assert "  rollout" in told
 
 
-def test_nothing_left_is_exit_code_3(cli, trained, finished):
+def test_nothing_left_is_exit_code_3(cli, trained):
     done = cli(trained, "step", "--json")
     message = "Nothing left to do: all epochs are trained."
     error = {"type": "NothingToDo", "message": message, "hint": ""}
     assert (done.code, done.json) == (3, {"error": error, "exit_code": 3})
     assert done.err.endswith(f"{message}\n")
-    with_tests = ("step", "-o", "evaluation.eval_test=true")
-    untested, tested = (cli(at, *with_tests).err for at in (trained, finished))
-    assert untested.endswith(f"{message} `finish` tests the skill and summarizes the run.\n")
-    assert tested.endswith(f"{message}\n")
+
+
+@pytest.mark.parametrize("words", ["step", "step --until-candidate"])
+def test_the_step_after_the_last_one_does_what_finish_does(cli, done, words):
+    tested = ("--json", "-o", "evaluation.eval_test=true")
+    planned = cli(done, "plan", *tested).json
+    assert (planned["phase"], planned["attempts"]) == ("test", 0)
+    end_first = ("optimizer.use_slow_update=true", "schedule.slow_update=scheduled")
+    waiting = [word for one in end_first for word in ("-o", one)]
+    assert cli(done, *words.split(), *tested, *waiting).code == 3
+    ended = cli(done, *words.split(), *tested)
+    assert (ended.code, len(ended.json["best"]["test"]["tasks"])) == (0, 16)
+    assert cli(done, "status", *tested).json["next"] == "done"
+    assert cli(done, *words.split(), *tested).code == 3
 
 
 @pytest.mark.parametrize("words", ["step", "step --until-candidate", "run"])
@@ -181,7 +191,7 @@ def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, 
     assert cli(folder, "step", *confirmed).code == 0
     assert "  the last confirmation if one is due, " in cli(folder, "status", *confirmed).out
     planned = cli(folder, "plan", "--json", *confirmed).json
-    assert (planned["phase"], planned["matrix"]) == ("confirmation", {"shard": ["1/1"]})
+    assert (planned["phase"], planned["matrix"]) == ("test", {"shard": ["1/1"]})
     assert cli(folder, "rollout", "--shard", "1/1", *confirmed).code == 0
     half = cli(folder, "step", "--until-candidate", "--json", *confirmed)
     assert (half.code, half.json["kind"]) == (0, "confirm")

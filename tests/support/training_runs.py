@@ -5,9 +5,16 @@ from collections.abc import Callable
 from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import estimate
 from skillopt_ci.training.prefetcher import prefetching
-from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.run_context import Run, equipped
 from skillopt_ci.training.state import candidate_at, find_checkout
-from skillopt_ci.training.trainer import Outcome, train
+from skillopt_ci.training.trainer import (
+    Outcome,
+    StepOutcome,
+    advance,
+    patiently,
+    refuse_unusable_optimizer,
+    train,
+)
 
 
 async def train_all(session: Run, told: Callable[[Outcome], object]) -> int:
@@ -23,9 +30,13 @@ async def train_all(session: Run, told: Callable[[Outcome], object]) -> int:
 async def train_once(session: Run, told: Callable[[Outcome], object]) -> int:
     """As ``step`` does; return how many outcomes there were."""
     done = 0
-    async for outcome in train(session, steps=1, patience=0):
-        done += 1
-        told(outcome)
+    async with equipped(session) as (ready, _):
+        while (outcome := await patiently(ready, advance, patience=0)) is not None:
+            done += 1
+            told(outcome)
+            refuse_unusable_optimizer(ready, outcome)
+            if isinstance(outcome, StepOutcome):
+                break
     return done
 
 

@@ -137,7 +137,9 @@ def test_end_of_an_epoch_is_done_before_half_a_step(fleet):
     fleet.checkout.run("train.num_epochs=1")
     session = fleet.session("train.num_epochs=1")  # without ends
     assert asyncio.run(advance_to_candidate(session)) is None
-    assert look_ahead(session) is None
+    ahead = look_ahead(session)
+    assert ahead is not None
+    assert (ahead.phase, ahead.attempts) == ("test", ())
     session = fleet.session(*EPOCH_ENDS)
     assert isinstance(asyncio.run(advance_to_candidate(session)), BoundaryOutcome)
     assert isinstance(asyncio.run(advance_to_candidate(session)), Candidate)
