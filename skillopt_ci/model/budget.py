@@ -255,7 +255,7 @@ class Meter:
             if used >= limit or crowded:
                 key = f"budget.{scope}.{name}"
                 return BudgetExhausted(
-                    f"{key} is used up: {round(used, 6):,.12g} of {limit:,.12g}",
+                    f"{key} is used up: {round(used, 4):,.12g} of {limit:,.12g}",
                     hint=f"Every paid answer is kept. Raise {key} and run again to go on from "
                     "here.",
                 )

@@ -119,9 +119,9 @@ def test_minutes_of_a_step_count_from_its_own_start():
     seconds[0] = 159.9
     reserve(meter)
     meter.release()
-    seconds[0] = 160.0
-    with pytest.raises(BudgetExhausted, match=r"budget\.step\.minutes is used up: 1 of 1"):
-        reserve(meter)
+    for seconds[0], used in ((160.0, "1"), (160.0123, r"1\.0002")):
+        with pytest.raises(BudgetExhausted, match=rf"step\.minutes is used up: {used} of 1"):
+            reserve(meter)
 
 
 def test_minutes_of_a_run_count_from_its_start_and_zero_calls_are_none():
