@@ -414,7 +414,7 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     if run.unscored:
         yield Fact("caution", "the skill was changed since: the next step scores it again")
     elif current.score > PERFECT and not current.density:
-        yield Fact("caution", "every measured selection task is solved: no edit can score higher")
+        yield Fact("caution", "all measured selection tasks are solved: no edit can solve more")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
     yield Fact("steps", run.counts_text)

@@ -80,7 +80,7 @@ def test_the_pinned_comment_tells_what_the_score_leaves_out():
     current = run.state.current.model_copy(update={"measurement": lost})
     run = replace(run, state=run.state.model_copy(update={"current": current}))
     assert "- caution: 4 attempts could not be measured." in pinned_comment(run, LINKS)
-    assert "solved: no edit can score higher" in pinned_comment(plain_run(17), LINKS)
+    assert "solved: no edit can solve more" in pinned_comment(plain_run(17), LINKS)
 
 
 def test_scores_from_before_the_tasks_changed_are_not_compared_with():
