@@ -4,28 +4,32 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import accumulate, islice
 
-from skillopt_ci.stats import t_quantile, wilson
+from skillopt_ci.stats import Interval, t_quantile, wilson
 
 _MOST_NAMES, _MOST_CHARACTERS = 30, 600
 
 
 def score_text(score: float, n: int) -> str:
     """A mean score with its 95 % interval: ``0.625 [0.47, 0.76] n=40``."""
-    interval = wilson(score, n)
-    return f"{rounded(score)} [{interval.low:.2f}, {interval.high:.2f}] n={n}"
+    return f"{with_interval(score, wilson(score, n))} n={n}"
+
+
+def with_interval(mean: float, interval: Interval) -> str:
+    digits = len(rounded(mean)) - 3  # a decimal less than the mean
+    return f"{rounded(mean)} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
 def score(value: float | None, *, estimated: bool = False) -> str:
     """A bare score, or a dash if nothing was measured; ``~`` marks an ``estimated`` score."""
-    if value is None:
-        return "–"
-    return f"~{rounded(value)}" if estimated else rounded(value)
+    return "–" if value is None else f"{'~' if estimated else ''}{rounded(value)}"
 
 
 def rounded(value: float, digits: int = 3) -> str:
     """``value`` with ``digits`` decimals. Halves round up, as by hand: 0.975 is 0.98, not 0.97."""
     exact = repr(round(value, 12) + 0)  # without the noise of floats (0.4125 - 0.4) and -0.0
-    return f"{Decimal(exact).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
+    told = Decimal(exact).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    looks_exact = told in (0, 1) and round(value, 6) != told  # 2,999 of 3,000 is 0.9997, not 1.000
+    return rounded(value, digits + 1) if looks_exact else f"{told:f}"
 
 
 def difference_text(mean: float, error: float | None, n: int) -> str:

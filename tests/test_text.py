@@ -9,6 +9,7 @@ from skillopt_ci.report.words import usage_text
 
 def test_a_score_says_how_sure_it_is():
     assert text.score_text(0.625, 40) == "0.625 [0.47, 0.76] n=40"
+    assert text.score_text(2999 / 3000, 3000) == "0.9997 [0.998, 1.000] n=3000"
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.5, "0.500"), (0, "0.000"), (None, "–")])
@@ -18,9 +19,12 @@ def test_what_was_not_measured_is_no_zero(value, expected):
 
 @pytest.mark.parametrize(
     ("value", "digits", "expected"),
-    [(39 / 40, 2, "0.98"), (1 / 16, 3, "0.063"), (0.0004, 3, "0.000"), (1, 3, "1.000")],
+    [
+        *((39 / 40, 2, "0.98"), (1 / 16, 3, "0.063"), (1, 3, "1.000"), (1e-9, 3, "0.000")),
+        *((2999 / 3000, 3, "0.9997"), (1 / 3000, 3, "0.0003"), (249 / 250, 2, "0.996")),
+    ],
 )
-def test_halves_are_rounded_up(value, digits, expected):
+def test_halves_are_rounded_up_and_nearly_none_or_all_is_neither(value, digits, expected):
     assert text.rounded(value, digits) == expected
 
 

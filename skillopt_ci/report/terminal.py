@@ -14,7 +14,7 @@ from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
 from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import MeanEstimate, Statistics
 from skillopt_ci.stats import Interval
-from skillopt_ci.text import cost_text, names_text, percent, plural, rounded, score
+from skillopt_ci.text import cost_text, names_text, percent, plural, rounded, score, with_interval
 from skillopt_ci.util import pick
 
 Rows = tuple[tuple[str, str], ...]
@@ -44,9 +44,8 @@ def rows_at_a_glance(view: EventView, state: State) -> Rows:
     if decision is not None and decision.measurement is not None:
         flips = ("flips", f"{len(decision.fixed)} fixed, {len(decision.broken)} broken")
     lost = f", {plural(proposal.rollout.errors, 'error')}" if proposal.rollout.errors else ""
-    edits = "none proposed"
-    if proposal.n_edits_merged:
-        edits = f"{proposal.change_count} of {plural(proposal.n_edits_merged, 'proposal')}"
+    count = proposal.n_edits_merged
+    edits = f"{proposal.change_count} of {plural(count, 'proposal')}" if count else "none proposed"
     return (
         *verdict,
         flips,
@@ -229,10 +228,9 @@ def estimate_text(found: MeanEstimate) -> str:
     """A mean with its 95 % interval: ``0.625 [0.47, 0.76] n=40``."""
     if found.mean is None:
         return "– n=0"
-    interval = found.interval
-    within = "" if interval is None else f" [{interval.low:.2f}, {interval.high:.2f}]"
     clusters = "" if found.clusters is None else f" in {plural(found.clusters, 'cluster')}"
-    return f"{score(found.mean)}{within} n={found.n}{clusters}"
+    told = with_interval(found.mean, found.interval) if found.interval else score(found.mean)
+    return f"{told} n={found.n}{clusters}"
 
 
 def remarks(summary: Statistics, *, all_of_them: bool = False) -> Iterator[str]:
