@@ -1,5 +1,6 @@
 """Phrases for records. :func:`~skillopt_ci.sanitize.one_line` makes a model's text inert."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from skillopt_ci.util import grouped
 #: 95 % of a normal distribution lie within this many standard deviations.
 _NORMAL_95 = 1.959964
 _MOST_REASONS = 5
+#: A line that begins or ends a block of code; on one line, its language would read as code.
+_FENCE = re.compile(r"^[ \t>*+-]*(?:`{3,}[^`\n]*|~{3,}.*)$", re.MULTILINE)
 _ENDS = {
     "certain": "the rest could not have changed the verdict",
     "futile": "a gain was unlikely to be shown",
@@ -137,9 +140,7 @@ def reservations(measurement: Measurement | None) -> Iterator[str]:
     if measurement is None:
         return
     if measurement.pessimistic_hard is not None:
-        reasons = [
-            f"{count} × {one_line(why, 120)}" for why, count in measurement.unmeasured.items()
-        ]
+        reasons = [f"{n} × {one_line(why, 120)}" for why, n in measurement.unmeasured.items()]
         rest = len(reasons) - _MOST_REASONS
         more = f"; and {plural(rest, 'further reason')}" if rest > 0 else ""
         yield (
@@ -167,8 +168,8 @@ def with_pessimistic(text: str, measurement: Measurement) -> str:
 
 
 def quoted(text: str, limit: int) -> str:
-    """A Markdown text on one line, without heading and list markers or a final full stop."""
-    return one_line(text.lstrip("#-*> \n"), limit).rstrip(" .")
+    """A Markdown text on one line, without fences, first markers or a final full stop."""
+    return one_line(_FENCE.sub("", text).lstrip("#-*> \n"), limit).rstrip(" .")
 
 
 def gist(edits: Sequence[EditRecord], limit: int = 60) -> str:
@@ -213,9 +214,8 @@ def headline(proposal: ProposalRecord) -> str:
 
 def rules(proposal: ProposalRecord, limit: int = 60) -> tuple[str, ...]:
     """Each change of a step in the model's own words, for people to read as rules."""
-    found = rewriting(proposal)
-    if proposal.mode == "patch":
-        found = tuple(gist((edit,), limit) for edit in proposal.applied_edits)
+    edits = (gist((edit,), limit) for edit in proposal.applied_edits)
+    found = edits if proposal.mode == "patch" else rewriting(proposal)
     return tuple(filter(None, (*found, notes_gist(proposal, limit))))
 
 

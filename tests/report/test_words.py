@@ -82,15 +82,11 @@ def test_a_partial_difference_names_the_gain_that_headlines_show():
         ),
         ({"candidate_attempts": 0}, "No attempt was needed."),
         ({"losses": {"claims": 0.25}}, "Types of task that lost too much: claims -0.250."),
+        ({"losses": {"x\n::error::y": 0.25}}, "too much: x "),  # on one line
     ],
 )
 def test_what_is_out_of_the_ordinary_is_told(changes, told):
     assert told in words.arithmetic(decision(gate=GATE.model_copy(update=changes)))
-
-
-def test_a_type_of_task_cannot_add_lines():
-    gate = GATE.model_copy(update={"losses": {"x\n::error::y": 0.25}})
-    assert "\n" not in words.arithmetic(decision(gate=gate))
 
 
 def test_an_estimate_is_marked_in_every_subject_and_row():
@@ -150,6 +146,10 @@ def test_the_gist_names_the_notes_after_the_edits():
     assert words.headline(proposal(notes=noting("Look.", "Count."))) == "notes “Look”; “Count”"
     assert words.headline(proposal(REFUSED)) == "no change"
     assert words.notes_gist(proposal(APPLIED)) == ""
+    # the fence of a block and its language are no words of a rule
+    assert words.quoted("```bash\nmake test\n```\n", 60) == "make test"
+    assert words.quoted("- Run:\n  ~~~ sh x\n  make\n  ~~~\n- Go.", 60) == "Run: make - Go"
+    assert words.quoted("```a``` or `b`", 60) == "```a``` or `b`"
     assert not proposal(notes=noting("Look.", alone=True)).body_changed
     assert proposal(APPLIED, notes=noting("Look.")).body_changed
 
