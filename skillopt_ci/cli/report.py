@@ -125,7 +125,6 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     return Evidence(
         run=run,
         versions=tuple(versions),
-        edited=reader.edited,
         candidates=candidates,
         meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
         attempts=attempts,
@@ -168,9 +167,8 @@ def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
     told = "not ended"
     if trace.end is not None and (status := str(trace.end.get("status", ""))) in _MEASURED:
         hard, soft = float(trace.end.get("hard") or 0), float(trace.end.get("soft") or 0)
-        told = outcome = grade_of(hard, soft)
-        if outcome == "partial":
-            told = f"solved in part ({score(max(hard, soft))})"
+        outcome = grade_of(hard, soft)
+        told = f"solved in part ({score(max(hard, soft))})" if outcome == "partial" else outcome
     elif trace.end is not None:
         told = f"not measured: {status.replace('_', ' ')}"
     return Trajectory(

@@ -20,7 +20,7 @@ from skillopt_ci.report.effects import Effects
 from skillopt_ci.report.html_attempts import Recorded, section_name, viewer
 from skillopt_ci.report.html_charts import Column, anchor, curve, outcome_map
 from skillopt_ci.report.markdown import with_code
-from skillopt_ci.report.view import EventView, RunView, lessons
+from skillopt_ci.report.view import EventView, RunView, lessons, run_facts
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.diff import diff_rows
 from skillopt_ci.stats import wilson
@@ -42,13 +42,11 @@ class Evidence:
 
     ``candidates`` has the text before and after each candidate, by the anchor of its section,
     unless its commits are no longer reachable. ``attempts`` are some of the ``count`` attempts
-    recorded on this machine; ``dates`` are the days of the run's first and newest commit. The last
-    version has no score if it is ``edited``.
+    recorded on this machine; ``dates`` are the days of the run's first and newest commit.
     """
 
     run: RunView
     versions: tuple[Version, ...]
-    edited: bool = False
     candidates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     meta_skill: str = ""
     attempts: Recorded = field(default_factory=dict)
@@ -87,7 +85,7 @@ def build_page(evidence: Evidence, *, live: str = "") -> str:
     }
     return _template().render(
         run=run,
-        results=tuple(_results(run, edited=evidence.edited)),
+        results=tuple(_results(run)),
         known=partial(_known, run),
         spent=by_role(run.state.accounts),
         dates=evidence.dates,
@@ -122,7 +120,7 @@ def _event(run: RunView, entry: HistoryEntry) -> tuple[HistoryEntry, str, str, s
     return entry, say.event_name(entry), anchor(entry), ", ".join(filter(None, told))
 
 
-def _results(run: RunView, *, edited: bool) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
+def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
     """For each kind of task its name, the first and newest score, and what is to be said."""
     found = run.tested
     skill, gain = run.tested_skill or (None, None)
@@ -139,13 +137,11 @@ def _results(run: RunView, *, edited: bool) -> Iterator[tuple[str, Sequence[_Sco
         yield "Test", [(name, one.hard, one.n) for name, one in tested if one is not None], told
     current, best, origin = run.state.current, run.state.best, run.origin
     told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
-    if edited:
-        told.append("the skill was changed since: the next step scores it again")
     if best.measurement.score > current.measurement.score:
         kept = score_text(best.measurement.score, best.measurement.n)
         told.append(f"best so far: {kept} ({best.origin})")
     told += [run.claim] if run.claim and not run.refuted else []
-    told += say.reservations(current.measurement)
+    told += [one.text for one in run_facts(run) if one.label == "caution"]
     now = (current.origin, current.measurement.score, current.measurement.n)
     first = () if origin is None else (("at the start", run.first_score, origin.tasks),)
     yield "Selection", (*first, now), told
