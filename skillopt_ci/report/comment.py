@@ -71,7 +71,8 @@ def title(run: RunView) -> str:
     rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
     claim = ", refuted" if run.refuted else ", provisional" if run.state.provisional else ""
     simulated = " [simulated models]" if run.state.simulated else ""
-    text = f"{name}: {words}{rest}, {_gain(run, sure=False)}{claim}{simulated}"
+    gain = f", {_gain(run, sure=False)}" if learned or run.counts["merged"] else ""
+    text = f"{name}: {words}{rest}{gain}{claim}{simulated}"
     return text.replace("@", "").replace("#", "")
 
 
@@ -202,7 +203,8 @@ def view_section(view: EventView, links: md.Links, mark: str) -> str:
     headline = md.inline(view.headline).replace(view.name, f"<b>{view.name}</b>", 1)
     record, cost = view.record, view.record.usage.cost_usd
     told = say.rules(record.proposal) if isinstance(record, StepRecord) else (record.gist,)
-    spent = md.inline(cost_text(cost)) if cost else ""
+    # a left-to-right mark, so that it stays after a rule written from right to left
+    spent = f"&lrm;{md.inline(cost_text(cost))}" if cost else ""
     summary = md.join(f"{mark} {headline}", md.inline("; ".join(told), 160), spent, by=" · ")
     return md.details(summary, event_body(view, links))
 
