@@ -23,7 +23,7 @@ from skillopt_ci.ledger.ledger import newest
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import terminal
 from skillopt_ci.report.commits import summary_rows
-from skillopt_ci.report.view import StepPlace, event_view
+from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.report.words import arrow, event_name, quoted, rules, usage_text
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import plural, score, score_text
@@ -170,15 +170,19 @@ def finish_command(settings: Globals) -> None:
 def _tell_finish(outcome: FinishOutcome, settings: Globals) -> None:
     if settings.json:
         summary = outcome.summary.model_dump(mode="json")
-        print_json({**summary, "commit": outcome.commit, "seconds": round(outcome.seconds, 3)})
+        print_json(
+            {**summary, "commit": outcome.checkout.commit, "seconds": round(outcome.seconds, 3)}
+        )
     print_finish(outcome, settings)
 
 
 def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     found = outcome.summary
     note = " (simulated models)" if found.simulated else ""
+    claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
     if settings.verbosity >= 0:
-        print_rows(settings, f"Run {found.run}{note}", tuple(summary_rows(found, outcome.seconds)))
+        rows = (*summary_rows(found, outcome.seconds), *([("fresh attempts", claim)] * bool(claim)))
+        print_rows(settings, f"Run {found.run}{note}", rows)
     elif (before := found.initial.test) and (after := found.best.test):
         told = f"{score(before.hard)} → {score_text(after.hard, after.n)}"
         click.echo(f"Test score{note}: {told}", file=settings.people)

@@ -1,5 +1,6 @@
 """Commit messages, a :class:`~skillopt_ci.training.run_context.Render`; trailers carry facts."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from skillopt_ci.git.history import CommitText
@@ -255,12 +256,9 @@ def _finished(summary: Summary, seconds: float) -> tuple[_Words, dict[str, str]]
     tasks = 0 if summary.best.test is None else summary.best.test.n
     what = "selection task" if summary.best.test is None else "test task"
     on = plural(tasks, what) if tasks else f"the {what}s"
-    lines = []
-    for label, told in summary_rows(summary, seconds):
-        name = label.lstrip()
-        lines.append(f"{label[: -len(name)]}- {name}: {told}")
+    rows = "\n".join(map(": ".join, summary_rows(summary, seconds)))
     subject = f"Finish training: {score(initial)} → {score(best)} on {on}"
-    return (subject, "\n".join(lines)), _scores(initial, best, tasks)
+    return (subject, re.sub("(?m)^ *", r"\g<0>- ", rows)), _scores(initial, best, tasks)
 
 
 def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:

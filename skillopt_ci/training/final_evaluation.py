@@ -106,8 +106,7 @@ class FinishOutcome:
     """The result of :func:`finish`; ``seconds`` adds up the time recorded in all commits."""
 
     summary: Summary
-    commit: str
-    state: State
+    checkout: ScoredCheckout
     seconds: float
 
 
@@ -177,9 +176,9 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
     seconds += run.clock() - began
     files = {run.folder.best_skill: texts["best"]} if promoted else {}
     event = RunEvent(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
-    commit = record_events(run, checkout, event).commit
+    ended = record_events(run, checkout, event)
     run.observer(StageFinished("finish", "recorded"))
-    return FinishOutcome(summary, commit, state, seconds)
+    return FinishOutcome(summary, ended, seconds)
 
 
 def _summary(

@@ -197,6 +197,7 @@ def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, 
     assert (half.code, half.json["kind"]) == (0, "confirm")
     over = cli(folder, "run", "-o", "evaluation.eval_test=true")
     assert f"E{why}, so no change can score higher: 0 steps in this run." in over.err
+    assert re.search(r"^fresh attempts +(Confirmed|Provisional): ", over.out, re.MULTILINE)
     note = '{"version": 1, "notes": [{"id": "issue-1", "author": "wen", "text": "Shorter."}]}'
     (folder / "notes.json").write_text(note, encoding="utf-8")
     for words in (["step"], ["plan"], ["rollout", "--shard", "1/1"]):

@@ -95,14 +95,14 @@ def test_three_skills_are_tested_and_compared(checkout, model_server):
     # the end is one commit in the training log
     assert checkout.git("rev-parse", f"{BRANCH}^@") == before
     assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on 8 test tasks"
-    changed = checkout.git("diff", "--name-only", before, outcome.commit).split("\n")
+    changed = checkout.git("diff", "--name-only", before, outcome.checkout.commit).split("\n")
     shown = {FOLDER.badge, FOLDER.card}
     assert set(changed) == {FOLDER.history, FOLDER.state, FOLDER.summary, *shown}
     assert checkout.kinds()[-1] == "finish"
     # a second time changes nothing
     model_server.prompts.clear()
     assert end(checkout, "cache.enabled=false") is None
-    assert (checkout.ref(BRANCH), model_server.prompts) == (outcome.commit, [])
+    assert (checkout.ref(BRANCH), model_server.prompts) == (outcome.checkout.commit, [])
     # unless the test tasks are others
     again = end(checkout, "evaluation.test_env_num=4").summary
     assert again.best.test.n == 4
