@@ -181,8 +181,10 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
     if settings.verbosity >= 0:
-        rows = (*summary_rows(found, outcome.seconds), *([("fresh attempts", claim)] * bool(claim)))
-        print_rows(settings, f"Run {found.run}{note}", rows)
+        rows = [*summary_rows(found, outcome.seconds)]
+        if claim:
+            rows.append(("fresh attempts", claim))
+        print_rows(settings, f"Run {found.run}{note}", tuple(rows))
     elif (before := found.initial.test) and (after := found.best.test):
         told = f"{score(before.hard)} → {score_text(after.hard, after.n)}"
         click.echo(f"Test score{note}: {told}", file=settings.people)
