@@ -28,6 +28,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import ExternalConfig
 from skillopt_ci.config.scorers import ScorerSpec
 from skillopt_ci.confinement import current
+from skillopt_ci.environments.api import require
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.git.process import Git
@@ -448,6 +449,8 @@ def _check_programs(
     elif starts:
         kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
         yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
+    if loaded.config.rollout.executor.type == "ray":
+        require("ray", "ray", "rollout.executor")
 
 
 def _check_model(
@@ -471,6 +474,8 @@ def _check_model(
             )
             return
         where = f"{where}: {path}"
+    if role.preset.protocol == "messages" or (role.azure and role.azure.auth != "key"):
+        require(role.provider, role.provider, part)  # package and extra are called alike
     try:
         api_key(part, role, environ, root)
         headers_of(part, role, environ)

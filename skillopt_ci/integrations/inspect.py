@@ -14,8 +14,6 @@ from skillopt_ci.tasks.task import Task
 
 
 class InspectOptions(Division, bridge.BridgeOptions):
-    """Options of `environment: {type: inspect}`."""
-
     task: str = Field(min_length=1)
     """`path/to/file.py@task`, or the name of a task in an installed package."""
     args: dict[str, object] = Field(default_factory=dict)

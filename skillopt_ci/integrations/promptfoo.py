@@ -90,8 +90,6 @@ class FileShape(Shape):
 
 
 class PromptfooOptions(Division):
-    """Options of `environment: {type: promptfoo}`."""
-
     file: str = Field(default="promptfooconfig.yaml", min_length=1)
     """The promptfoo configuration. Its providers are not used: the target answers."""
 

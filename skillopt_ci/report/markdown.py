@@ -134,9 +134,7 @@ def _escaped(found: re.Match[str]) -> str:
     text = found[0]
     if text in _ENTITIES:
         return _ENTITIES[text]
-    if text in "-+=.)":
-        return f"&#{ord(text)};"
-    return text[:6] + _BREAK + text[6:]
+    return f"&#{ord(text)};" if text in "-+=.)" else text[:6] + _BREAK + text[6:]
 
 
 # Links to what a report mentions.

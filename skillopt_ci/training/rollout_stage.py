@@ -78,9 +78,8 @@ async def learn(
                     made.append(came.pop(turns.popleft()))
                     yield made[-1]
         Scores(rollouts=made).refuse_errors(config.evaluation.max_error_rate, "training")
-        measured = {one.task_id for one in made if one.status.measured}
-        told = score_text(mean_of(made).hard, len(measured))  # attempts at a task are one task
-        observer(progress.StageFinished("rollout", told))
+        measured = {one.task_id for one in made if one.status.measured}  # not attempts
+        observer(progress.StageFinished("rollout", score_text(mean_of(made).hard, len(measured))))
 
     tasks = {task.id: task for task in run.splits.train}
     most, noted = analyst_budget(config.optimizer), notes_from(config.optimizer)

@@ -1,5 +1,6 @@
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -188,12 +189,14 @@ def test_a_started_run_tells_where_it_stands(trained):
         ("model.target=simulated/simulated-tarjet", "model.target", "mean 'simulated-target'?"),
         ("scorer={type: command, command: [no-such-program]}", "scorers", "no-such-program"),
         ("tasks.selection=tasks/train.jsonl", "tasks", "expected a different file for each split"),
+        ("model.target={provider: anthropic, model: m}", "model.target", "skillopt-ci[anthropic]"),
         ("git.commits=api", "git", "api needs a remote on GitHub"),
         ("train.train_size=3", "plan", "train.train_size is 3"),
         ("skill=skills/none.md", "skill", "skills/none.md: No such file or directory\nDid you"),
     ],
 )
-def test_what_is_wrong_is_told_once_with_its_remedy(untrained, override, part, said):
+def test_what_is_wrong_is_told_once_with_its_remedy(untrained, monkeypatch, override, part, said):
+    monkeypatch.setitem(sys.modules, "anthropic", None)
     found = errors(look(untrained, override))
     assert list(found) == [part]
     assert said in found[part]

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import shell_agent
+from command_line import skillopt_ci
 
 from skillopt_ci import confinement
 from skillopt_ci.cli.main import main
@@ -205,14 +205,7 @@ def test_a_run_with_nothing_to_do_needs_no_cluster(checkout):
 
 def test_a_cluster_that_is_not_there_is_named(checkout):
     override = "rollout.executor={type: ray, address: 'nowhere://here'}"
-    done = subprocess.run(
-        [sys.executable, "-m", "skillopt_ci", "step", "-q", "-o", override],
-        cwd=checkout.folder,
-        env={**os.environ, "DEMO_KEY": "k"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = skillopt_ci(checkout.folder, "step", "-q", "-o", override)
     assert done.returncode == ExitCode.INFRASTRUCTURE, done.stderr
     assert "no Ray cluster at 'nowhere://here'" in done.stderr
     assert "address: local" in done.stderr
@@ -222,8 +215,8 @@ def test_a_missing_package_is_named(checkout, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.chdir(checkout.folder)
     monkeypatch.setenv("DEMO_KEY", "k")
-    assert main(["step", "-q", "-o", RAY]) == ExitCode.USAGE
-    assert "pip install 'skillopt-ci[ray]'" in capsys.readouterr().err
+    assert [main([command, "-q", "-o", RAY]) for command in ("step", "check")] == [2, 2]
+    assert "".join(capsys.readouterr()).count("pip install 'skillopt-ci[ray]'") == 2
 
 
 @pytest.mark.parametrize(

@@ -143,21 +143,17 @@ print([name for name in ("openai", "anthropic", "azure.identity") if name in sys
     assert ran.stdout == "[]\n"
 
 
+AZURE = {"provider": "azure", "base_url": "https://x", "azure": {"auth": "azure_cli"}}
+
+
 @pytest.mark.parametrize(
-    ("role", "extra", "module"),
-    [
-        ({"provider": "anthropic", "api_key_env": "K"}, "anthropic", "anthropic"),
-        (
-            {"provider": "azure", "base_url": "https://x", "azure": {"auth": "azure_cli"}},
-            "azure",
-            "azure.identity",
-        ),
-    ],
+    ("role", "module"),
+    [({"provider": "anthropic", "api_key_env": "K"}, "anthropic"), (AZURE, "azure.identity")],
 )
-def test_a_missing_package_is_told_with_a_way_to_install_it(monkeypatch, ask, role, extra, module):
+def test_a_missing_package_is_told_with_a_way_to_install_it(monkeypatch, ask, role, module):
     monkeypatch.setitem(sys.modules, module, None)
     config = ModelRole.model_validate({"model": "m", **role})
-    with pytest.raises(ModelSetupError, match=rf"skillopt-ci\[{extra}\]"):
+    with pytest.raises(ModelSetupError, match=rf"skillopt-ci\[{role['provider']}\]"):
         answers(Models(target=config, optimizer=config), ask(), environ={"K": "k"})
 
 
