@@ -77,8 +77,7 @@ def clear_stale_locks(
     while left := [(file, seen) for file in files if (seen := _written(file)) is not None]:
         worker = _git_at_work(git)
         for file, seen in left:
-            # absolute, in case the clock was set back
-            age = abs(clock() - seen)
+            age = abs(clock() - seen)  # absolute, in case the clock was set back
             if worker is None and age >= STALE_SECONDS and _written(file) == seen:
                 try:
                     file.unlink(missing_ok=True)

@@ -28,8 +28,7 @@ _MOVED = ("but expected", "reference already exists", "unable to resolve referen
 
 def find(start: Path, settings: config.Git) -> tuple[Git, Path]:
     """Find the repository around ``start``: git in its worktree, and the shared git folder."""
-    folder = start if start.is_dir() else start.parent
-    top = worktree(folder)
+    top = worktree(start if start.is_dir() else start.parent)
     # imported late: it searches for git and takes a tenth of a second
     from git import Repo  # noqa: PLC0415
 

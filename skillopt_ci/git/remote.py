@@ -76,6 +76,11 @@ _FAILURES: tuple[_Cause, ...] = (
         "Use credentials with write access (in GitHub Actions: `permissions: contents: write`).",
     ),
     _Cause(
+        "--signed push|sign the push certificate",
+        "push.gpgSign asks for a signed push, which is not possible",
+        "Turn it off in this repository: git config push.gpgSign false",
+    ),
+    _Cause(
         r"authentication failed|could not read (username|password)|permission denied|error: 401"
         r"|invalid credentials|terminal prompts disabled|host key verification failed",
         "it does not accept our credentials",

@@ -383,7 +383,11 @@ def test_remote_that_cannot_be_pushed_to_is_found(bench, here, refusing_server, 
     assert "s3cret" not in str(refused.value)
 
 
-def test_pre_push_hook_that_refuses_is_found(bench, here):
+def test_push_that_git_refuses_here_is_found(bench, here):
+    bench.git(here, "config", "push.gpgSign", "true")
+    with pytest.raises(PushRefused, match=r"push\.gpgSign asks for a signed push"):
+        check(bench, here)
+    bench.git(here, "config", "push.gpgSign", "false")
     bench.hook(here / ".git", "pre-push", "echo no pushes on Friday >&2; exit 1")
     with pytest.raises(PushRefused, match=r"own pre-push hook refused it\nno pushes on Friday"):
         check(bench, here)
