@@ -80,8 +80,7 @@ def git_environment(workspace: Path, inputs: Inputs, environ: Mapping[str, str])
     folders = git_access.repositories(workspace, workspace / inputs.directory)
     server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
     settings = [
-        # even if another user owns them
-        *(("safe.directory", str(folder)) for folder in folders),
+        *(("safe.directory", str(folder)) for folder in folders),  # even if another user owns them
         *git_access.authorize(server, inputs.token),
     ]
     trusted = git_access.as_environment(settings, environ)
@@ -133,8 +132,8 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
 
 def _hand_over(job: Job, outcome: JobOutcome) -> None:
     report = ""
-    # Without a repository there is no `.git` folder to write to.
-    if outcome.report and job.keep.parent.is_dir():
+    # There is no `.git` folder without a repository, and another user's may be closed to us.
+    if outcome.report and os.access(job.keep.parent, os.W_OK | os.X_OK):
         job.keep.mkdir(exist_ok=True)
         file = job.page.with_suffix(".md")
         file.write_text(outcome.report, encoding="utf-8")

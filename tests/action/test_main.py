@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from action_world import ADA, FORK, OURS, SMALL, Finished, World, obeyed, opened_pull
 from github_server import pulls
+from programs import ORDINARY
 
 SKILL = "skills/ledger/SKILL.md"
 CHECK = "skillopt-ci / quickstart evaluation"
@@ -205,6 +206,13 @@ def test_a_forks_pull_request_is_told_before_anything_is_spent(world):
     assert (done.code, done.outputs["result"]) == (0, "skipped")
     assert "::notice title=skillopt-ci did nothing::" in done.log
     assert "nothing was spent" in done.log
+
+
+def test_a_checkout_that_another_user_owns_is_told_once(world):
+    (world.workspace / ".git").chmod(0o555)
+    done = world.start("schedule", SCHEDULE, before=ORDINARY, token="")
+    assert (done.code, done.log.count("::error ")) == (2, 1), done.log
+    assert done.summary.startswith("**skillopt-ci cannot start.** cannot write "), done.summary
 
 
 def test_an_ordinary_comment_starts_nothing(world):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Done, overrides, skillopt_ci
+from programs import ORDINARY
 
 from tests.conftest import Checkout
 
@@ -35,10 +36,6 @@ def printed(checkout: Checkout, words: str, into="", before="", **env: str) -> t
 def is_told(code: int, told: str) -> bool:
     """Whether something was said to a person instead of to a maintainer."""
     return code in (2, 5) and "this is a defect" not in told and "Traceback" not in told
-
-
-#: Root may look and write everywhere, unless it hands these rights back.
-ORDINARY = "" if os.getuid() else "setpriv --bounding-set=-dac_override,-dac_read_search"
 
 
 def said(done: Done) -> str:

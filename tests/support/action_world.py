@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,16 +43,32 @@ class World:
     files: Path
     environ: dict[str, str] = field(default_factory=dict)
 
-    def start(self, event: str, payload: dict[str, Any] | None = None, **inputs: str) -> Finished:
+    def start(
+        self,
+        event: str,
+        payload: dict[str, Any] | None = None,
+        *,
+        before: str = "",
+        **inputs: str,
+    ) -> Finished:
+        """Run the action; ``before`` is a program with its options that starts it."""
         (self.files / "event.json").write_text(json.dumps(payload or {}), encoding="utf-8")
         (self.files / "output").write_text("earlier<<end\nyes\nend\n", encoding="utf-8")
         (self.files / "summary").write_text("# Earlier\n", encoding="utf-8")
-        done = forked.run(
-            ["-c", "import sys; from skillopt_ci.action.main import main; sys.exit(main())"],
-            cwd=self.workspace,
-            env=self.variables(event, {"token": "job", "overrides": SMALL, **inputs}),
-            merged=True,
-        )
+        words = ["-c", "import sys; from skillopt_ci.action.main import main; sys.exit(main())"]
+        environ = self.variables(event, {"token": "job", "overrides": SMALL, **inputs})
+        if before:
+            done = subprocess.run(
+                [*before.split(), sys.executable, *words],
+                cwd=self.workspace,
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+        else:
+            done = forked.run(words, cwd=self.workspace, env=environ, merged=True)
         outputs = read_outputs((self.files / "output").read_text(encoding="utf-8"))
         earlier, _, summary = (self.files / "summary").read_text(encoding="utf-8").partition("\n")
         # what other steps of the job told the runner stays

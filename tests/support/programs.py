@@ -1,6 +1,10 @@
-"""Programs that tests write."""
+"""Programs that tests write, and how they start others."""
 
+import os
 from pathlib import Path
+
+#: Starts a program as somebody ordinary: root may look and write everywhere otherwise.
+ORDINARY = "" if os.getuid() else "setpriv --bounding-set=-dac_override,-dac_read_search"
 
 
 def write_program(file: Path, text: str) -> Path:
