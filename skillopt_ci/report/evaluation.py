@@ -224,9 +224,9 @@ def _pairs(base: _Scores, head: _Scores) -> str:
     for task, (before, after) in sorted(found.items()):
         if before != after:
             scores = ("not measured" if one is None else rounded(one, 2) for one in (before, after))
-            change = ""
-            if before is not None and after is not None:
-                change = "fixed" if after > before else "broken"
+            change = (
+                "" if before is None or after is None else "fixed" if after > before else "broken"
+            )
             rows.append((md.code(task, 60), *scores, change))
     text = md.cut_table(("task", "base", "head", ""), rows, "lrrl", _MOST_PAIRS)
     return md.details("Tasks that changed or were not measured", text) if text else ""

@@ -121,9 +121,13 @@ CREATE TABLE IF NOT EXISTS grades (
         self._execute("UPDATE attempts SET key = ? WHERE key = ?", f"failed {uuid4()}", key)
 
     def grade(self, key: str, scorer: str) -> Score | None:
-        query = "SELECT score FROM grades WHERE key = ? AND scorer = ?"
-        rows = self._execute(query, key, scorer).fetchall()
-        return _SCORE.validate_json(rows[0][0]) if rows else None
+        query = "SELECT CAST(score AS BLOB) FROM grades WHERE key = ? AND scorer = ?"
+        for (score,) in self._execute(query, key, scorer).fetchall():
+            try:
+                return _SCORE.validate_json(score)
+            except ValueError:  # damaged: as above
+                self._execute("DELETE FROM grades WHERE key = ? AND scorer = ?", key, scorer)
+        return None
 
     def put_grade(self, key: str, scorer: str, score: Score) -> None:
         """Store a grade, which must have cost nothing; an existing one is kept."""
@@ -143,10 +147,10 @@ CREATE TABLE IF NOT EXISTS grades (
                     usage=USAGE.validate_json(usage),
                     paid_by=paid_by,
                 ).model_dump_json()
-                query = "SELECT scorer, score FROM grades WHERE key = ? ORDER BY scorer"
-                for scorer, score in self._execute(query, key).fetchall():
-                    value = _SCORE.validate_json(score)
-                    yield GradeLine(grade=key, scorer=scorer, score=value).model_dump_json()
+                query = "SELECT scorer FROM grades WHERE key = ? ORDER BY scorer"
+                for (scorer,) in self._execute(query, key).fetchall():
+                    if (score := self.grade(key, scorer)) is not None:
+                        yield GradeLine(grade=key, scorer=scorer, score=score).model_dump_json()
 
     def take(self, line: str) -> Callable[[], None]:
         """Return a function that stores a line of :meth:`lines`; ValueError if it is invalid."""

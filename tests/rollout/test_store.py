@@ -49,13 +49,6 @@ def test_the_first_one_stands(store):
     assert store.get(KEY) == StoredAttempt(WORKED, USED, "one")
 
 
-def test_grades_are_kept_by_scorer(store):
-    score = Score(1.0, 1.0, "right", "a")
-    store.put_grade(KEY, SCORER, score)
-    assert store.grade(KEY, SCORER) == score
-    assert store.grade(KEY, "c" * 64) is None
-
-
 def test_unclaimed_attempts_can_be_claimed_once(store):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
     assert store.is_paid_by("step 1", KEY, "")
@@ -64,15 +57,17 @@ def test_unclaimed_attempts_can_be_claimed_once(store):
 
 
 def test_attempts_travel_in_lines_with_their_grades(store, tmp_path):
+    score = Score(1.0, 1.0, "right", "a")
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="")
-    store.put_grade(KEY, SCORER, Score(1.0, 1.0, "right", "a"))
+    store.put_grade(KEY, SCORER, score)
     lines = list(store.lines([KEY, KEY, "f" * 64]))
     assert len(lines) == 2
     with closing(AttemptStore(tmp_path / "other.sqlite")) as other:
         for line in lines:
             other.take(line)()
         assert other.get(KEY) == store.get(KEY)
-        assert other.grade(KEY, SCORER) == store.grade(KEY, SCORER)
+        assert other.grade(KEY, SCORER) == store.grade(KEY, SCORER) == score
+        assert other.grade(KEY, "c" * 64) is None
 
 
 @pytest.mark.parametrize(
@@ -95,14 +90,17 @@ def test_a_line_that_was_tampered_with_is_refused(store, old, new):
 
 
 @pytest.mark.parametrize("damaged", ["'{}'", "CAST(x'ff' AS TEXT)"])
-def test_an_attempt_of_another_version_is_made_again(store, tmp_path, damaged):
+def test_a_damaged_attempt_or_grade_is_made_again(store, tmp_path, damaged):
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="one")
+    store.put_grade(KEY, SCORER, Score(0.0, 0.0, "", ""))
     with closing(sqlite3.connect(tmp_path / "attempts.sqlite")) as other:
         other.execute(f"UPDATE attempts SET worked = {damaged}")
+        other.execute(f"UPDATE grades SET score = {damaged}")
         other.commit()
-    assert store.get(KEY) is None
+    assert (store.grade(KEY, SCORER), store.get(KEY)) == (None, None)
     store.put(KEY, WORKED, packed(LEFT), usage=USED, paid_by="two")
-    assert store.get(KEY) is not None
+    store.put_grade(KEY, SCORER, Score(1.0, 1.0, "", ""))
+    assert (store.grade(KEY, SCORER).hard, store.get(KEY).paid_by) == (1.0, "two")
 
 
 def test_a_damaged_file_is_moved_aside_and_told(tmp_path):
