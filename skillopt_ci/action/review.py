@@ -116,13 +116,10 @@ def _merged(client: Client, run: Run, head: str) -> tuple[str, str]:
     with scratch_folder("merge") as place:
         for name, text in texts.items():
             Path(place, name).write_bytes(text.encode())
-        done = run.ledger.git.attempt(
-            "merge-file", "-p", *(str(Path(place, name)) for name in texts)
-        )
-    return (
-        done.stdout.decode(),
-        f"{run.skill_path} conflicts with base: update the branch" if done.status else "",
-    )
+        done = run.ledger.git.attempt("merge-file", "-p", *(f"{place}/{name}" for name in texts))
+    # git does not merge what has a NUL character: for git, that is a binary file
+    why = "has a NUL character" if "\0" in after else "conflicts with base: update the branch"
+    return done.stdout.decode(), f"{run.skill_path} {why}" if done.status else ""
 
 
 def _refuse_unconfined(run: Run) -> None:

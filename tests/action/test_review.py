@@ -174,14 +174,14 @@ def test_failed_infrastructure_is_no_finding(desk, model_server):
     assert check["output"]["title"] == "Not evaluated: the job says why"
 
 
-@pytest.mark.parametrize("text", ["caf\udce9", "x" * 500_001])
+@pytest.mark.parametrize("text", ["caf\udce9", "caf\0", "x" * 500_001])
 def test_what_is_no_skill_is_not_measured(desk, model_server, text):
     bare = desk.hub.bare
     oid = bare.git("hash-object", "-w", "--stdin", stdin=text.encode("utf-8", "surrogateescape"))
     tree = bare.tree(bare.tip("main"), [{"path": SKILL, "mode": "100644", "sha": oid}])
     head = bare.git("commit-tree", tree, "-p", "main", "-m", "Write")
     shown = desk.evaluate(head)
-    assert re.search("is not UTF-8 text .byte 3|has 500,001 bytes; a skill has", shown.report)
+    assert re.search("is not UTF-8 text .byte 3|has a NUL|has 500,001 bytes; a", shown.report)
     assert (shown.exit_code, shown.outputs.finding) == (0, "regression")
     assert (desk.conclusion(), model_server.prompts) == ((head, "failure"), [])
 
