@@ -116,8 +116,7 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     actor_may_write = labelled and job.client is not None and job.client.may_write(event.actor)
     if (loaded := job.configured) is None:
         return Facts(actor_may_write)
-    needed = required_variables(loaded.config.model)
-    missing = tuple(name for name in needed if not job.environ.get(name))
+    missing = tuple(n for n in required_variables(loaded.config.model) if not job.environ.get(n))
     changed = None
     if job.client is not None:
         changed = pull_requests.changed_paths(job.client, event.pull.number, event.pull.head_sha)
@@ -131,15 +130,15 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
 
 
 def _hand_over(job: Job, outcome: JobOutcome) -> None:
-    report = ""
+    report, told = "", job.redact(outcome.report)
     # There is no `.git` folder without a repository, and another user's may be closed to us.
-    if outcome.report and os.access(job.keep.parent, os.W_OK | os.X_OK):
+    if told and os.access(job.keep.parent, os.W_OK | os.X_OK):
         job.keep.mkdir(exist_ok=True)
         file = job.page.with_suffix(".md")
-        file.write_text(outcome.report, encoding="utf-8")
+        file.write_text(told, encoding="utf-8")
         report = file.relative_to(job.workspace).as_posix()
     unpublished = (f"> [!WARNING]\n> **{UNPUBLISHED}:** {inline(n, 1_000)}" for n in outcome.notes)
-    summary = join(outcome.ending, *unpublished, outcome.report)
+    summary = join(outcome.ending, *unpublished, told)
     _tell_runner(job.environ, replace(outcome.outputs, report=report), summary)
 
 

@@ -310,8 +310,7 @@ def _notes(job: Job, command: Command) -> list[str]:
         file.parent.mkdir(parents=True, exist_ok=True)
         return ["--notes", str(file)] if leave_notes(job, job.client, file) else []
     except SkilloptError as error:
-        title = "Could not read reviewers' comments"
-        job.log.annotate("warning", harmless(str(error)), title=title)
+        job.log.annotate("warning", harmless(str(error)), title="Could not read review comments")
         return []
 
 

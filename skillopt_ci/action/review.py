@@ -164,7 +164,8 @@ def _compare(
         baseline = NO_SKILL if wishes.baseline else None
         result = asyncio.run(evaluate_skills(run, skills, "selection", baseline))
     except (BudgetExhausted, InfrastructureError) as failure:
-        return replace(view, why=failure.message), Outputs(), failure.exit_code
+        # here, since a secret is not found any more once it is escaped for Markdown
+        return replace(view, why=run.redact(failure.message)), Outputs(), failure.exit_code
     except BaseException:
         ended = replace(running, title="Not evaluated: the job says why", conclusion="cancelled")
         with suppress(SkilloptError):

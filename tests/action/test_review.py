@@ -35,7 +35,7 @@ class Desk:
 
     def evaluate(self, head: str, *overrides: str, run: str = "") -> JobOutcome:
         environ = {"DEMO_KEY": "sk-demo-key", "GITHUB_REPOSITORY": "octo/skills"}
-        environ["GITHUB_RUN_ID"] = run
+        environ |= {"GITHUB_RUN_ID": run, "DB_PASSWORD": "pass_word@1"}
         job = make_job(self.checkout.folder, inputs=Inputs(overrides=overrides), environ=environ)
         return review_pull_request(job, Scene(self.hub).client(), Evaluate(1, head))
 
@@ -172,6 +172,10 @@ def test_failed_infrastructure_is_no_finding(desk, model_server):
         desk.evaluate(desk.propose(KNOWN + "\nOr so.\n"))
     *_, check = desk.hub.checks.values()
     assert check["output"]["title"] == "Not evaluated: the job says why"
+    model_server.trouble = lambda prompt: None
+    grader = "type: command, command: [/bin/sh, -c, 'echo $DB_PASSWORD; exit 3'], error_status: [3]"
+    options = f"scorer={{{grader}, env: [DB_PASSWORD]}}", "rollout.programs_can_read_secrets=true"
+    assert "status 3: &#91;secret hidden&#93;" in desk.evaluate(head, *options).report
 
 
 @pytest.mark.parametrize("text", ["caf\udce9", "caf\0", "x" * 500_001])
