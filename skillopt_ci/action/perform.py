@@ -113,8 +113,8 @@ def _reply(job: Job, asked: Reply) -> JobOutcome:
     except InfrastructureError:
         raise  # it may work when tried again
     except SkilloptError as error:
-        text = inline(f"Nothing was done: {error.sentences}", 1_000)
-        return _answer(job, comment, text, _skipped(job, error.sentences), by=by)
+        text = inline(job.redact(f"Nothing was done: {error.sentences}"), 1_000)
+        return _answer(job, comment, text, _skipped(job, job.redact(error.sentences)), by=by)
     outcome = JobOutcome(Outputs(result="done", page=page), f"{text}\n", notes=notes)
     return _answer(job, comment, text, outcome, by=by)
 
@@ -286,7 +286,7 @@ def _publish(job: Job, inconclusive: str = "") -> Published:
         return publish_run(job.settings, job.client, inconclusive)
     except SkilloptError as error:
         # What ended the command was told, and it may be this.
-        return Published(notes=() if inconclusive else (error.sentences,))
+        return Published(notes=() if inconclusive else (job.redact(error.sentences),))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
         return Published(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
 

@@ -84,16 +84,16 @@ def test_a_comment_commands_only_the_run_whose_pull_request_it_is_on(world):
 def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
     world.start("schedule", SCHEDULE)
     for word, said in (("status", "| selection"), ("diff", "a [secret "), ("report", "[step 1]")):
-        world.environ = {"DB_PASSWORD": "vertical bar with"} if word == "diff" else {}
+        world.environ = {"DB_PASSWORD": "vertical bar with" if word == "diff" else "pass_word@9"}
         done = ask(world, f"/skillopt {word}")
         assert (done.code, done.outputs["result"]) == (0, "done"), done.log
         assert done.summary.strip() in world.hub.own_comments()[-1]
         assert f"### <code>ledger</code>: {word}" in done.summary
         assert said in done.summary
     tip = world.hub.bare.tip("skillopt/quickstart")
-    refused = ask(world, "/skillopt revert 9")
-    assert (refused.code, refused.outputs["result"]) == (0, "skipped"), refused.log
-    assert "Nothing was done: &#39;9&#39;" in world.hub.own_comments()[-1].replace("'", "&#39;")
+    refused = ask(world, "/skillopt revert pass_word@9")
+    assert (refused.code, "[secret hidden]" in refused.log) == (0, True), refused.log
+    assert "Nothing was done: '&#91;secret hidden&#93;'" in world.hub.own_comments()[-1]
     assert world.hub.bare.tip("skillopt/quickstart") == tip
     assert ask(world, "/skillopt revert 1").code == 0
     assert world.hub.bare.git("rev-parse", "skillopt/quickstart^").strip() == tip
