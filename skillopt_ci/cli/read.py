@@ -46,7 +46,6 @@ class RunReader:
         return f"{self.commit}{self.flight}"
 
     def waiting(self, path: str) -> str | None:
-        """A file of the candidate in flight."""
         return self.ledger.read(self.flight, path) if self.flight else None
 
     def recorded(self, path: str) -> str | None:

@@ -80,8 +80,6 @@ def toplevel(folder: Path) -> Path | None:
 
 
 class RunRefs(NamedTuple):
-    """Full names of a run's refs."""
-
     base: str
     skills: str
     candidate: str

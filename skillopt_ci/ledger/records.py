@@ -410,9 +410,13 @@ class Basis(Record):
     train_sha256: str
 
     @property
-    def steps_per_epoch(self) -> int:
+    def step_size(self) -> int:
         train: Any = self.config["train"]
-        return -(-self.train_size // int(train["batch_size"] * train["accumulation"]))
+        return int(train["batch_size"] * train["accumulation"])
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-self.train_size // self.step_size)
 
 
 class State(Record):

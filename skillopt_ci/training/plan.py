@@ -59,10 +59,12 @@ def extra_steps(n_train: int, train: Train, state: State | None) -> int:
 
     If these changed, an epoch goes on where it was, or a part of a batch before: no task is missed.
     """
-    if state is None or state.basis is None:
+    if state is None or (basis := state.basis) is None:
         return 0
-    done = (state.step - state.extra_steps) * steps_per_epoch(n_train, train)
-    return state.step - done // state.basis.steps_per_epoch
+    epochs, steps = divmod(state.step - state.extra_steps, basis.steps_per_epoch)
+    tasks = steps * basis.step_size * n_train // basis.train_size
+    steps = tasks // (train.batch_size * train.accumulation)
+    return state.step - epochs * steps_per_epoch(n_train, train) - steps
 
 
 def total_steps(n_train: int, train: Train, state: State | None = None) -> int:
@@ -147,24 +149,20 @@ def last_step(
     if math.isinf(left):
         return last
     made = [one.usage.calls for one in history if one.kind == "step"]
-    attempts, train = sizes.calls, config.train
-    drawn = train.accumulation * min(train.batch_size, sizes.train)
-    most = max([attempts * (drawn + sizes.selection) + _MOST_QUESTIONS, *made])
-    if done and left < most:
+    likely, first_score = likely_calls(config, sizes), sizes.calls * sizes.selection
+    unlikely = (first_score + _MOST_QUESTIONS) / 2  # as `likely_calls` halves both
+    if done and left < max([likely + unlikely, *made]):
         return min(last, done)
-    mean = sum(made) / len(made) if made else likely_calls(config, sizes)
-    per_epoch = steps_per_epoch(sizes.train, config.train)
+    mean = sum(made) / len(made) if made else likely
+    per_epoch, epochs = steps_per_epoch(sizes.train, config.train), config.train.num_epochs
     ended = 1 if state is None else max(1, state.boundary)
-    # as in `likely_calls`
-    end = max(
-        0, _most_end_calls(config, sizes) - (attempts * sizes.selection + _MOST_QUESTIONS) / 2
-    )
-    left -= attempts * sizes.selection if state is None else 0
+    end = max(0, _most_end_calls(config, sizes) - unlikely)
+    left -= first_score if state is None else 0
     step = done
     while step < last:
         left -= mean
         # the end of the previous epoch, except the first, which makes no calls
-        if (last - step) % per_epoch == 0 and train.num_epochs - (last - step) // per_epoch > ended:
+        if (last - step) % per_epoch == 0 and epochs - (last - step) // per_epoch > ended:
             left -= end
         if left < 0:
             break
@@ -376,9 +374,9 @@ def completed_epoch(
     used = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     if not used or all_solved(config, sizes, state):
         return None
-    steps = state.step - extra_steps(sizes.train, config.train, state)
-    completed = steps // steps_per_epoch(sizes.train, config.train)
     fits = calls_left(config, sizes, state, history) >= _most_end_calls(config, sizes)
+    done = state.step - extra_steps(sizes.train, config.train, state)
+    completed = done // steps_per_epoch(sizes.train, config.train)
     return completed if completed > state.boundary and fits else None
 
 

@@ -160,9 +160,12 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
             extra = plan.extra_steps(len(run.splits.train), run.config.train, checkout.state)
             done |= {"basis": run.basis, "kept": run.kept, "extra_steps": extra}
         origin = f"step {record.step}"
-    done |= {"config_sha256": run.config_sha256, "simulated": run.simulated}
-    done |= charged(checkout, record.usage, record.accounts)
-    done |= decided_snapshots(decision, candidate.skill, record.step, origin)
+    done |= {
+        **decided_snapshots(decision, candidate.skill, record.step, origin),
+        **charged(checkout, record.usage, record.accounts),
+        "config_sha256": run.config_sha256,
+        "simulated": run.simulated,
+    }
     after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
     run.listen(Decided(after, record))
     seconds = run.clock() - began

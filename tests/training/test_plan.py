@@ -21,6 +21,7 @@ from skillopt_ci.training.plan import (
     calls_left,
     completed_epoch,
     edit_budget,
+    extra_steps,
     final_test_calls,
     last_step,
     lr_control,
@@ -58,15 +59,13 @@ def test_an_epoch_is_shuffled_once_for_all_its_steps(monkeypatch):
 
 def test_steps_go_on_counting_across_epochs():
     train = Train(batch_size=4, num_epochs=2)
-    plan = plan_step(TASKS, train, 5)
-    assert (plan.step, plan.epoch, plan.step_in_epoch) == (5, 2, 2)
     lasts = [step for step in range(1, 7) if plan_step(TASKS, train, step).is_last_of_epoch]
     assert lasts == [3, 6]
     assert len(plan_step(TASKS, train, 3).batches[0].tasks) == 2  # the last one may be short
     basis = Basis(config={"train": train.model_dump()}, train_size=10, train_sha256="")
     state = stands(4).model_copy(update={"basis": basis})  # an epoch and a third, of more tasks now
     plan = plan_step(TASKS * 2, train, 5, state)
-    assert (plan.epoch, plan.step_in_epoch, total_steps(20, train, state)) == (2, 2, 8)
+    assert (plan.epoch, plan.step_in_epoch, total_steps(20, train, state)) == (2, 3, 7)
 
 
 def test_a_batch_with_nothing_left_is_drawn_as_in_skillopts_plan():
@@ -91,8 +90,9 @@ def test_a_contradicting_train_size_is_a_configuration_error():
     accumulation=st.integers(1, 4),
     epochs=st.integers(1, 3),
     seed=st.integers(0, 2**32),
+    changes=st.lists(st.integers(1, 12), max_size=3),
 )
-def test_every_epoch_goes_through_all_tasks(n, size, accumulation, epochs, seed):
+def test_every_epoch_goes_through_all_tasks(n, size, accumulation, epochs, seed, changes):
     tasks = tuple(Task(str(number), ()) for number in range(n))
     train = Train(batch_size=size, accumulation=accumulation, num_epochs=epochs, seed=seed)
     plans = [plan_step(tasks, train, step + 1) for step in range(total_steps(n, train))]
@@ -100,6 +100,15 @@ def test_every_epoch_goes_through_all_tasks(n, size, accumulation, epochs, seed)
         batches = [*chain(*(ids(plan) for plan in plans if plan.epoch == epoch))]
         assert sorted([*chain(*batches)][:n]) == sorted(task.id for task in tasks)
         assert all(0 < len(batch) == len(set(batch)) <= size for batch in batches)
+    state, seen, sizes = stands(0), [], [size, *changes]
+    while state.step < total_steps(n, train, state):  # each step with other batches than the last
+        train = train.model_copy(update={"batch_size": sizes[state.step % len(sizes)]})
+        plan = plan_step(tasks, train, state.step + 1, state)
+        seen += [(plan.epoch, name) for batch in ids(plan) for name in batch]
+        basis = Basis(config={"train": train.model_dump()}, train_size=n, train_sha256="")
+        found = {"step": plan.step, "extra_steps": extra_steps(n, train, state), "basis": basis}
+        state = state.model_copy(update=found)
+    assert {*seen} == {(epoch + 1, task.id) for epoch in range(epochs) for task in tasks}
 
 
 # -- a run within its budget -----------------------------------------------------------------------
@@ -183,18 +192,15 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
         best = now.best.model_copy(update={"measurement": measured})
         apart = now.model_copy(update={"best": best})
         assert final_test_calls(config, Sizes(48, 40, 10), [first], apart) == 3 * 10 * 3
-    for section, key in (
-        ("evaluation", "use_gate"),
-        ("optimizer", "slow_update_gate_with_selection"),
-    ):
+    gates = {"evaluation": "use_gate", "optimizer": "slow_update_gate_with_selection"}
+    for section, key in gates.items():
         opened = configured(budget={"run": {"calls": 220}}, **{section: {key: False}})
         assert calls_left(opened, Sizes(48, 40, 60), None) == 220 - 3 * 60
     off = {"slow_update_gate_with_selection": False, "use_slow_update": False}
     assert final_test_calls(configured(optimizer=off), Sizes(48, 40, 60)) == 2 * 60
     config = configured(budget={"run": {"calls": 800}}, rollout=agent)
-    sizes = Sizes(48, 40, 60)
-    assert completed_epoch(config, sizes, stands(6, calls=450), [first]) is None
-    assert completed_epoch(config, sizes, stands(6, calls=450)) is not None
+    assert completed_epoch(config, Sizes(48, 40, 60), stands(6, calls=450), [first]) is None
+    assert completed_epoch(config, Sizes(48, 40, 60), stands(6, calls=450)) is not None
     config = configured(budget={"run": {"calls": 480}})
     assert completed_epoch(config, SIZES, stands(4, calls=300)) == 1
     assert completed_epoch(config, SIZES, stands(4, calls=400)) is None
@@ -228,17 +234,14 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     assert (config.evaluation.sel_env_num, config.train.num_epochs) == (40, 57)
     assert config.gradient.analysts == 3
     one = {"skill_update_mode": "full_rewrite_minibatch"}
-    given = configured(budget={"run": {"calls": 570}}, optimizer=one)
-    assert planned(given, splits, None)[0].gradient.analysts == 1
     role = {"provider": "openai", "model": "m"}
     alike = {"target": role, "optimizer": {**role, "temperature": 0}}
-    given = configured(budget={"run": {"calls": 570}}, model=alike)
-    assert planned(given, splits, None)[0].gradient.analysts == 1
+    for section in ({"optimizer": one}, {"model": alike}):
+        given = configured(budget={"run": {"calls": 570}}, **section)
+        assert planned(given, splits, None)[0].gradient.analysts == 1
     used = [task.task_type for task in chosen.selection[:40]]
     assert (used.count("a"), used.count("b")) == (30, 10)
-    assert sorted(chosen.selection, key=lambda task: task.id) == sorted(
-        splits.selection, key=lambda task: task.id
-    )
+    assert sorted(one.id for one in chosen.selection) == sorted(one.id for one in splits.selection)
 
 
 @pytest.mark.parametrize(
