@@ -61,8 +61,6 @@ Calls = Mapping[Account, Range]
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The numbers of tasks and steps, and of questions to the judge for each attempt."""
-
     train: int
     selection: int
     test: int
@@ -124,9 +122,9 @@ class Forecast:
         # tasks without any, and the probability that it is still the last epoch end's skill.
         self._made, self._fresh, self._same = float(made), 1.0, 1.0
 
-    def start(self) -> Calls:
-        count = self.situation.selection * self.config.rollout.attempts
-        return {SELECTION: Range(count, count, count)}
+    def start(self, texts: int = 1, *, anew: bool = False) -> Calls:
+        count = texts * self.situation.selection * self.config.rollout.attempts
+        return {SELECTION: Range(0 if anew else count, count, count)}
 
     def step(self, plan: StepPlan) -> Calls:
         config, each = self.config, self.config.rollout.attempts

@@ -13,7 +13,7 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
 from skillopt_ci.training import plan
-from skillopt_ci.training.baseline import as_scored, unscored
+from skillopt_ci.training.baseline import as_scored, unscored_texts
 from skillopt_ci.training.confirm import attempts_made, due_test, fewest_pairs
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.rollout_stage import attempts_so_far
@@ -84,6 +84,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     """Estimate what is left to do; of a ``candidate`` in flight, only its evaluation."""
     config, state, train = run.config, checkout.state, run.splits.train
     sizes, tasks = _sizes(run, checkout), plan.sizes_of(config, run.splits)
+    texts = unscored_texts(run, checkout)
     if state is None:
         supposed, made, first, due = counts.assumed(config, None, (), ()), 0, 1, None
         # what the budget leaves is not known from calls yet
@@ -100,16 +101,14 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         test=len(run.test),
         total_steps=max(
             0 if candidate is None else candidate.record.step,  # which is decided in any case
-            plan.last_step(
-                planned, tasks, state, checkout.history, reopened=bool(unscored(run, checkout))
-            ),
+            plan.last_step(planned, tasks, state, checkout.history, reopened=bool(texts)),
         ),
         judged=plan.judged(config, (*train, *run.selection)),
         trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
     )
     forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
     epoch = min(epochs, plan.plan_step(train, config.train, first, state).epoch)
-    begin = [] if state else [forecast.start()]
+    begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
     steps, of_epoch, works = list[Calls](), [*begin], [*begin]
     for number in range(1, situation.total_steps + 1):
         step, own = plan.plan_step(train, config.train, number, state), list[Calls]()
@@ -120,8 +119,8 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
             own.append(forecast.epoch_end(step.epoch))
         works += own
         of_epoch += own if step.epoch == epoch else []
-    if candidate is not None and works:
-        whole = steps[0] if candidate.record.step == first else works[0]
+    if candidate is not None and works[len(begin) :]:
+        whole = steps[0] if candidate.record.step == first else works[len(begin)]
         left = {counts.SELECTION: whole.get(counts.SELECTION, Range())}
         steps, of_epoch, works = (
             [left if one is whole else one for one in each] for each in (steps, of_epoch, works)

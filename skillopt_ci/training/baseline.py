@@ -108,7 +108,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         best_skill, best = await _best(run, checkout, current, models)
     if before is None and (note := first_impression(measurement)):
         run.observer(note)
-    found = {
+    found: dict[str, object] = {
         "current": current,
         "best": best,
         "measured_under": run.measured_under,
@@ -118,12 +118,10 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
     }
     files: dict[str, str | None] = {**FIXED_FILES, run.folder.best_skill: best_skill}
     if before is None:
-        start: dict[str, object] = {"run": run.config.run, "skill": run.skill_path}
+        start = {"run": run.config.run, "skill": run.skill_path, "step": 0, "epoch": 0}
         if run.config.evaluation.confirm:
-            start["confirmed"] = Confirmed(sha256=checkout.sha256, step=0)
-        state = State.model_validate(
-            {**start, "step": 0, "epoch": 0, "basis": run.basis, "kept": run.kept, **found}
-        )
+            found["confirmed"] = Confirmed(sha256=checkout.sha256, step=0)
+        state = State.model_validate({**start, "basis": run.basis, "kept": run.kept, **found})
         files[run.folder.initial_skill] = checkout.skill
     else:
         state = before.model_copy(update=found)
@@ -161,6 +159,13 @@ def unscored(run: Run, checkout: Checkout) -> str:
     if state.measured_under != run.measured_under:
         whys.append(MEASURED_ANEW)
     return ", and ".join(whys)
+
+
+def unscored_texts(run: Run, checkout: Checkout) -> tuple[str, ...]:
+    """The current skill, if it must be measured, and the best one, if that must be, too."""
+    why = unscored(run, checkout)
+    best = best_text(run, checkout) if MEASURED_ANEW in why else None
+    return tuple(text for text in (checkout.skill, best) if why and text is not None)
 
 
 async def _best(

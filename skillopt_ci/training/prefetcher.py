@@ -27,7 +27,7 @@ from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.baseline import as_scored, best_text, unscored
+from skillopt_ci.training.baseline import as_scored, unscored_texts
 from skillopt_ci.training.confirm import due_test
 from skillopt_ci.training.evaluate import first_attempts, known_measurement
 from skillopt_ci.training.final_evaluation import finish_due
@@ -161,13 +161,11 @@ def look_ahead(run: Run) -> Outlook | None:
     """The next piece of work, determined without writing anything; None if nothing is left."""
     position = run.ledger.sync()
     checkout = find_checkout(run, position, publish=False)
-    if checkout.state is None or unscored(run, checkout):
+    texts = unscored_texts(run, checkout)
+    if checkout.state is None or texts:
         step = 1 if checkout.state is None else checkout.state.step + 1
-        attempts = _attempts(run, run.selection, checkout.skill, "selection")
-        state, best = checkout.state, best_text(run, checkout)
-        if state is not None and best is not None and state.measured_under != run.measured_under:
-            attempts += _attempts(run, run.selection, best, "selection")
-        return Outlook("measure", step, attempts, checkout.spent)
+        each = (_attempts(run, run.selection, text, "selection") for text in texts)
+        return Outlook("measure", step, tuple(chain.from_iterable(each)), checkout.spent)
     scored = as_scored(checkout, checkout.state)
     if (candidate := candidate_at(run, scored, position.candidate)) is not None:
         known = known_measurement(run, scored, candidate.skill)
@@ -222,8 +220,6 @@ _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of ``of`` parts, numbered from 1."""
-
     number: int
     of: int
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from training_runs import train_once
+from training_runs import estimated, train_once
 
 from skillopt_ci.errors import BudgetExhausted, UsageError
 from skillopt_ci.model.types import Usage
@@ -157,9 +157,10 @@ def test_skills_of_two_epochs_are_compared_by_shards(fleet, alone):
 def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet):
     machine = fleet.step([])
     machine.run()
-    state, outlook = machine.state(), look_ahead(machine.session("evaluation.gate_metric=soft"))
-    skills = 1 if state.best.sha256 == state.current.sha256 else 2
+    state, session = machine.state(), machine.session("evaluation.gate_metric=soft")
+    outlook, skills = look_ahead(session), 1 if state.best.sha256 == state.current.sha256 else 2
     assert (outlook.phase, len(outlook.attempts)) == ("measure", 8 * skills)
+    assert estimated(session)["selection"].high == 8 * skills
 
 
 def test_base_is_taken_in_by_the_step_alone(fleet, alone):
