@@ -220,7 +220,7 @@ def _check_plan(
         told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
     if more_edits:
         told += f"; a step makes up to {plural(config.optimizer.learning_rate, 'edit')}"
-    first = sizes.calls * sizes.selection + plan.likely_calls(config, sizes)
+    first = sizes.calls * sizes.selection + plan.most_calls(config, sizes)
     tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if state is None and plan.calls_left(config, sizes, None) < first:
         least, lower = "the first score and one step", "train.batch_size"
@@ -230,7 +230,7 @@ def _check_plan(
         yield Finding(
             "plan",
             "warning",
-            f"{least} take about {first + tests:.0f} calls, more than the budget allows\n"
+            f"{least} may take {first + tests:.0f} calls, more than the budget allows\n"
             f"Raise budget.run, or lower {lower}.",
         )
     else:

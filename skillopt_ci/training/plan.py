@@ -16,7 +16,7 @@ from skillopt_ci.config.reference import leaves
 from skillopt_ci.config.scorers import RubricScorer, parts_of
 from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.records import HistoryEntry, State
-from skillopt_ci.model.types import Usage
+from skillopt_ci.model.types import Role, Usage, total
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.gate import no_score_is_higher
 from skillopt_ci.training.review_comments import unheard
@@ -149,15 +149,14 @@ def last_step(
     if math.isinf(left):
         return last
     made = [one.usage.calls for one in history if one.kind == "step"]
-    likely, first_score = likely_calls(config, sizes), sizes.calls * sizes.selection
-    unlikely = (first_score + _MOST_QUESTIONS) / 2  # as `likely_calls` halves both
-    if done and left < max([likely + unlikely, *made]):
+    if done and left < max([most_calls(config, sizes), *made]):
         return min(last, done)
-    mean = sum(made) / len(made) if made else likely
+    spared = (sizes.calls * sizes.selection + _MOST_QUESTIONS) / 2  # many comparisons end early
+    mean = sum(made) / len(made) if made else most_calls(config, sizes) - spared
     per_epoch, epochs = steps_per_epoch(sizes.train, config.train), config.train.num_epochs
     ended = 1 if state is None else max(1, state.boundary)
-    end = max(0, _most_end_calls(config, sizes) - unlikely)
-    left -= first_score if state is None else 0
+    end = max(0, _most_end_calls(config, sizes) - spared)
+    left -= sizes.calls * sizes.selection if state is None else 0
     step = done
     while step < last:
         left -= mean
@@ -178,26 +177,31 @@ def why_over(config: Config, sizes: Sizes, state: State | None) -> str:
     return "all epochs are trained"
 
 
-def likely_calls(config: Config, sizes: Sizes) -> float:
-    """The calls of a step before any was made: about half of all comparisons end early."""
+def most_calls(config: Config, sizes: Sizes) -> int:
+    """The most calls of a step, which rarely asks the optimizer more questions than supposed."""
     drawn = config.train.accumulation * min(config.train.batch_size, sizes.train)
-    return sizes.calls * (drawn + sizes.selection / 2) + _MOST_QUESTIONS / 2
+    return sizes.calls * (drawn + sizes.selection) + _MOST_QUESTIONS
 
 
 def calls_left(
     config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry] = ()
 ) -> float:
-    """Calls left for training; tokens and dollars are converted at the run's mean per call."""
-    spent, limits = Usage() if state is None else state.usage, config.budget.run
-    left = math.inf
+    """Calls left for training; tokens and dollars are converted at the run's mean per call.
+
+    The tests never ask the optimizer, whose calls cost more: they get the other roles' mean.
+    """
+    spent, booked = (Usage(), {}) if state is None else (state.usage, state.accounts)
+    others = total(used for account, used in booked.items() if account.role != Role.OPTIMIZER)
+    tests, left = final_test_calls(config, sizes, history, state), math.inf
     for name in ("calls", "tokens", "cost_usd"):
-        limit, used = getattr(limits, name), getattr(spent, name) or 0
+        limit, used = getattr(config.budget.run, name), getattr(spent, name) or 0
         if limit is None or (name != "calls" and not used):
             continue
-        each = 1.0 if name == "calls" else used / max(1, spent.calls)
-        tests = final_test_calls(config, sizes, history, state)
-        kept = tests if tests * each < limit else 0  # else tests would take it all
-        left = min(left, (limit - used) / each - kept)
+        each = used / max(1, spent.calls) if used else 1.0
+        of_test = min(each, (getattr(others, name) or 0) / others.calls) if others.calls else each
+        # the first score lowers the mean, so steps may take that much more than they are planned at
+        kept = tests * of_test + min(tests, sizes.calls * sizes.selection) * (each - of_test)
+        left = min(left, (limit - used - (kept if kept < limit else 0)) / each)  # or tests take all
     return left
 
 

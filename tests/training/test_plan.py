@@ -11,7 +11,7 @@ from skillopt_ci.errors import ConfigError
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Basis, HistoryEntry, Snapshot, State
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import Usage
+from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training import plan
 from skillopt_ci.training.plan import (
@@ -219,6 +219,10 @@ def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():
     assert last_step(config, SIZES, None, ()) == 36
     state = stands(1, calls=100, cost_usd=1.0)
     assert last_step(config, SIZES, state, steps(50)) == 1 + (480 - 20 - 100) // 50
+    # tests never ask the optimizer, whose calls cost the most; nor did the first score
+    accounts = {Account("target", "rollout"): Usage(90, cost_usd=0.45)}
+    state = state.model_copy(update={"accounts": accounts})
+    assert calls_left(config, Sizes(128, 64, 300), state) == pytest.approx(380 - (600 + 64) / 2)
 
 
 def tasks_of(*kinds: str) -> tuple[Task, ...]:
