@@ -71,7 +71,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The next ``step``, the remainder of its ``epoch``, and the ``rest`` of the run."""
+    """What the next ``step`` does, the remainder of its ``epoch``, and the ``rest`` of the run."""
 
     step: Part
     epoch: Part
@@ -136,7 +136,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     rest = part("rest of the run", works)
     asked = dict.fromkeys(one.account.role for one in rest.stages)
     return Estimate(
-        part("next step", [*begin, *steps[:1]] if steps else []),
+        part("next step", [*begin, *(steps[:1] or works)]),
         part(f"epoch {epoch}", of_epoch),
         rest,
         prices,

@@ -40,9 +40,9 @@ async def train_once(session: Run, told: Callable[[Outcome], object]) -> int:
     return done
 
 
-def estimated(session: Run) -> dict[str, Range]:
-    """The calls that the rest of the run takes, by stage, as ``estimate`` tells them."""
+def estimated(session: Run, part: str = "rest") -> dict[str, Range]:
+    """The calls that the rest of the run, or its next step, takes, as ``estimate`` tells them."""
     position = session.ledger.sync()
     checkout = find_checkout(session, position, publish=False)
     found = estimate(session, checkout, candidate_at(session, checkout, position.candidate))
-    return {one.account.stage: one.calls for one in found.rest.stages}
+    return {one.account.stage: one.calls for one in getattr(found, part).stages}
