@@ -136,7 +136,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     rest = part("rest of the run", works)
     asked = dict.fromkeys(one.account.role for one in rest.stages)
     return Estimate(
-        part("next step", [*begin, *(steps[:1] or works)]),
+        part("next step", [*begin, *steps[:1]] if steps else works),
         part(f"epoch {epoch}", of_epoch),
         rest,
         prices,

@@ -158,7 +158,7 @@ def test_a_run_that_ends_early_is_tested_as_if_it_made_all_steps(checkout, model
     all_at_once(model_server)
     checkout.step(ON)
     assert estimated(checkout.session(ON))["confirmation"] == Range(0, 2 * 40, 2 * 40)
-    assert estimated(checkout.session(ON), "step").keys() == {"confirmation"}
+    assert estimated(checkout.session(ON), "step").keys() == {"confirmation", "test"}
     checkout.run(ON)
     assert checkout.kinds() == ["start", "step", "confirm"]
     assert record(checkout).size == 40  # 8 + 4 + 8 attempts in the first of four steps, two a pair
