@@ -169,10 +169,8 @@ def finish_command(settings: Globals) -> None:
 
 def _tell_finish(outcome: FinishOutcome, settings: Globals) -> None:
     if settings.json:
-        summary = outcome.summary.model_dump(mode="json")
-        print_json(
-            {**summary, "commit": outcome.checkout.commit, "seconds": round(outcome.seconds, 3)}
-        )
+        facts = {"commit": outcome.checkout.commit, "seconds": round(outcome.seconds, 3)}
+        print_json({**outcome.summary.model_dump(mode="json"), **facts})
     print_finish(outcome, settings)
 
 

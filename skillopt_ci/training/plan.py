@@ -186,11 +186,9 @@ def most_calls(config: Config, sizes: Sizes) -> int:
 def calls_left(
     config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry] = ()
 ) -> float:
-    """Calls left for training; tokens and dollars are converted at the run's mean per call.
-
-    The tests never ask the optimizer, whose calls cost more: they get the other roles' mean.
-    """
+    """Calls left for training; tokens and dollars are converted at the run's mean per call."""
     spent, booked = (Usage(), {}) if state is None else (state.usage, state.accounts)
+    # the tests never ask the optimizer, whose calls cost more
     others = total(used for account, used in booked.items() if account.role != Role.OPTIMIZER)
     tests, left = final_test_calls(config, sizes, history, state), math.inf
     for name in ("calls", "tokens", "cost_usd"):
