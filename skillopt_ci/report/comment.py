@@ -67,13 +67,13 @@ def step_comment(run: RunView, links: md.Links, *, inconclusive: str = "") -> st
 def title(run: RunView) -> str:
     name, learned = md.clip(md.single_line(run.skill_name), 40), lessons(run)
     more = sum(len(one.rules) for one in learned) - 1
-    words = one_line(learned[0].rules[0], 60) if learned else "nothing learned yet"
+    nothing = "nothing more learned" if run.base_events else "nothing learned yet"
+    words = one_line(learned[0].rules[0], 60) if learned else nothing
     rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
     claim = ", refuted" if run.refuted else ", provisional" if run.state.provisional else ""
     simulated = " [simulated models]" if run.state.simulated else ""
     gain = f", {_gain(run, sure=False)}" if learned or run.counts["merged"] else ""
-    text = f"{name}: {words}{rest}{gain}{claim}{simulated}"
-    return text.replace("@", "").replace("#", "")
+    return f"{name}: {words}{rest}{gain}{claim}{simulated}".replace("@", "").replace("#", "")
 
 
 def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
