@@ -183,10 +183,8 @@ def _conclude(job: Job, asked: Conclude) -> JobOutcome:
 
 def _command(job: Job, command: Command) -> JobOutcome:
     if command.works_for_training and (why := _paused(job)):
-        outputs = Outputs(result="nothing-to-do")
-        if command is Command.PLAN:
-            outputs = replace(outputs, matrix='{"shard":[]}')
-        return replace(_skipped(job, why), outputs=outputs)
+        matrix = '{"shard":[]}' if command is Command.PLAN else ""
+        return replace(_skipped(job, why), outputs=Outputs(result="nothing-to-do", matrix=matrix))
     shown: list[Published] = []
 
     def on_result(result: Printed) -> None:

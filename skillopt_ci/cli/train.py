@@ -68,8 +68,8 @@ def step_command(
     """Do one training step, or resume an interrupted one.
 
     The end of an epoch comes first (see `slow-update`). Once no step is left, this does what
-    `finish` does, unless evaluation.eval_test is false. Exits with 0 whether the step was merged or
-    reverted, and with 3 if nothing is left. No answer is paid for twice.
+    `finish` does, if there are test tasks and evaluation.eval_test is true. Exits with 0 whether
+    the step was merged or reverted, and with 3 if nothing is left. No answer is paid for twice.
     """
     outcomes = list[Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
@@ -141,8 +141,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 
 def _why_over(run: Run) -> str:
-    state = run.folder.read_state(partial(run.ledger.read, newest(run.ledger)))
-    return why_over(run.config, sizes_of(run.config, run.splits), state)
+    read, sizes = partial(run.ledger.read, newest(run.ledger)), sizes_of(run.config, run.splits)
+    return why_over(run.config, sizes, run.folder.read_state(read), run.folder.read_history(read))
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
@@ -157,8 +157,9 @@ async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutco
 def finish_command(settings: Globals) -> None:
     """Evaluate the last skill, test the initial, best and last one, and summarize the run.
 
-    `run` and `step` do this once no step is left, unless `evaluation.eval_test` is false. Call it
-    to end a run early. One commit records it. Exits with 3 if nothing has changed since then.
+    `run` and `step` do this once no step is left, unless `evaluation.eval_test` is false (or, for
+    `step`, there are no test tasks). Call it to end a run early, or after a change to the test
+    tasks. One commit records it. Exits with 3 if nothing has changed since then.
     """
     with opened(settings, locked=True) as run:
         outcome = asyncio.run(trainer.patiently(run, finish))
@@ -179,10 +180,9 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
     if settings.verbosity >= 0:
-        rows = [*summary_rows(found, outcome.seconds)]
-        if claim:
-            rows.append(("fresh attempts", claim))
-        print_rows(settings, f"Run {found.run}{note}", tuple(rows))
+        more = [("fresh attempts", claim)] if claim else []
+        rows = (*summary_rows(found, outcome.seconds), *more)
+        print_rows(settings, f"Run {found.run}{note}", rows)
     elif (before := found.initial.test) and (after := found.best.test):
         told = f"{score(before.hard)} → {score_text(after.hard, after.n)}"
         click.echo(f"Test score{note}: {told}", file=settings.people)
@@ -286,11 +286,8 @@ def print_outcome(outcome: Outcome, settings: Globals) -> None:
     if settings.verbosity < 0:
         return
     view = event_view(outcome.record, StepPlace(seconds=outcome.seconds))
-    rows = (
-        terminal.rows_in_full(view)
-        if settings.verbosity
-        else terminal.rows_at_a_glance(view, outcome.state)
-    )
+    brief = terminal.rows_at_a_glance(view, outcome.state)
+    rows = terminal.rows_in_full(view) if settings.verbosity else brief
     click.echo(err=True)
     print_rows(settings, _title(outcome), rows)
     click.echo(file=settings.people)

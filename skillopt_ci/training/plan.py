@@ -169,9 +169,13 @@ def last_step(
     return min(last, max(step, done + 1))
 
 
-def why_over(config: Config, sizes: Sizes, state: State | None) -> str:
+def why_over(
+    config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry]
+) -> str:
     if all_solved(config, sizes, state):
         return "every selection task is solved, so no change can score higher"
+    if state is not None and (due := completed_epoch(config, sizes, state, history)) is not None:
+        return f"the end of epoch {due} waits for `slow-update`"
     if state is not None and state.step < total_steps(sizes.train, config.train, state):
         return "the budget has room for no further step"
     return "all epochs are trained"

@@ -421,8 +421,8 @@ def upcoming(
         return Upcoming("epoch_end", total, step, due, scheduled)
     if step is not None:
         return Upcoming("step", total, step, due, scheduled)
-    why = plan.why_over(config, sizes, state)
+    why = plan.why_over(config, sizes, state, history)
     if state.step == 0:
         return Upcoming("nothing_to_learn", total, why=why)
-    tested = finished(history) or not config.evaluation.eval_test
+    tested = finished(history) or not (config.evaluation.eval_test and sizes.test)
     return Upcoming("done" if tested else "finish", total, why=why)
