@@ -77,8 +77,8 @@ def title(run: RunView) -> str:
 
 
 def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
-    branch, merged = f"skillopt/{run.state.run}", run.counts["merged"]
-    learned = _gain(run) if merged or lessons(run) else "nothing yet"
+    branch, anything = f"skillopt/{run.state.run}", run.counts["merged"] or lessons(run)
+    learned = _gain(run) if anything else "nothing more" if run.base_events else "nothing yet"
     text = md.join(
         marker(run.state.run, "pull-request"),
         f"### What {md.code(run.skill_name)} learned: {learned}",

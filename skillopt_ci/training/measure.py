@@ -199,7 +199,7 @@ class Scores:
         raise TooManyErrors(
             f"{errors} of {made} {stage} tasks could not be measured "
             f"(evaluation.max_error_rate is {limit:g}). Most often: {reasons.most_common(1)[0][0]}",
-            hint="Nothing was committed, and every paid answer is kept: fix the cause, then rerun.",
+            hint="None of this is recorded. Every paid answer is kept: fix the cause, then rerun.",
         )
 
     def means(self, each: int = 1, tasks: Iterable[str] = ()) -> dict[str, tuple[float, float]]:

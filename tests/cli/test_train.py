@@ -86,9 +86,7 @@ def test_the_step_after_the_last_one_does_what_finish_does(cli, done, words):
     tested = ("--json", "-o", "evaluation.eval_test=true")
     planned = cli(done, "plan", *tested).json
     assert (planned["phase"], planned["attempts"]) == ("test", 0)
-    end_first = ("optimizer.use_slow_update=true", "schedule.slow_update=scheduled")
-    waiting = [word for one in end_first for word in ("-o", one)]
-    assert "the end of epoch 1 waits" in cli(done, *words.split(), *tested, *waiting).err
+    assert "the end of epoch 1 waits" in cli(done, *words.split(), *tested, *SCHEDULED).err
     # else the run would have ended when test tasks are added
     assert cli(done, *words.split(), *tested, "-o", "tasks.test=null").code == 3
     ended = cli(done, *words.split(), *tested)

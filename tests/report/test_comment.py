@@ -166,7 +166,9 @@ def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_
 def test_only_what_base_lacks_was_learned():
     run = replace(plain_run(3), base_events=2)
     assert "step 1" not in learned(run)
-    assert title(replace(run, base_events=4)) == "ledger: nothing more learned"
+    merged = replace(run, base_events=4)
+    assert title(merged) == "ledger: nothing more learned"
+    assert "learned: nothing more\n" in body(merged, LINKS)
 
 
 def test_after_a_merge_all_is_relative_to_base():
