@@ -79,12 +79,13 @@ def total_steps(n_train: int, train: Train, state: State | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of tasks, and of the ``calls`` for one task as far as they are known beforehand."""
+    """Numbers of tasks, of the known ``calls`` for one, and of tasks in a ``look`` (0: any)."""
 
     train: int
     selection: int
     test: int
     calls: int = 1
+    look: int = 0
 
 
 def sizes_of(config: Config, splits: Splits) -> Sizes:
@@ -94,6 +95,7 @@ def sizes_of(config: Config, splits: Splits) -> Sizes:
         len(splits.selection[: evaluation.sel_env_num or None]),
         len(splits.test[: evaluation.test_env_num or None]),
         config.rollout.attempts * (1 + judged(config, splits.all)),
+        evaluation.gate.look_every,
     )
 
 
@@ -146,27 +148,25 @@ def last_step(
     if all_solved(config, sizes, state) and not reopened:
         return min(last, done)
     left = calls_left(config, sizes, state, history)
-    if math.isinf(left):
-        return last
     made = [one.usage.calls for one in history if one.kind == "step"]
     if done and left < max([most_calls(config, sizes), *made]):
         return min(last, done)
-    spared = (sizes.calls * sizes.selection + _MOST_QUESTIONS) / 2  # many comparisons end early
+    unseen = sizes.selection / 2  # many comparisons end early, after a look
+    unseen -= unseen % sizes.look if sizes.look else 0
+    spared = sizes.calls * unseen + _MOST_QUESTIONS / 2
     mean = sum(made) / len(made) if made else most_calls(config, sizes) - spared
     per_epoch, epochs = steps_per_epoch(sizes.train, config.train), config.train.num_epochs
     ended = 1 if state is None else max(1, state.boundary)
     end = max(0, _most_end_calls(config, sizes) - spared)
     left -= sizes.calls * sizes.selection if state is None else 0
-    step = done
-    while step < last:
+    for step in range(done, last):
         left -= mean
         # the end of the previous epoch, except the first, which makes no calls
         if (last - step) % per_epoch == 0 and epochs - (last - step) // per_epoch > ended:
             left -= end
         if left < 0:
-            break
-        step += 1
-    return min(last, max(step, done + 1))
+            return max(step, done + 1)
+    return last
 
 
 def why_over(
@@ -323,11 +323,12 @@ def _within_calls(config: Config, splits: Splits, calls: int, attempts: int) -> 
         "train.num_epochs": math.ceil(calls / (attempts * max(1, len(splits.train)))),
         "evaluation.sel_env_num": 0 if most >= len(splits.selection) else most,
     }
-    varied = config.model.optimizer.temperature != 0
-    if varied and config.optimizer.skill_update_mode == "patch":  # others were not measured
+    # others were not measured
+    if config.model.optimizer.temperature != 0 and config.optimizer.skill_update_mode == "patch":
         found["gradient.analysts"] = ANALYSTS
     chosen = _filled(config, found)
-    steps = last_step(chosen, sizes_of(chosen, splits), None, ())
+    # the rates were measured with steps counted like this
+    steps = last_step(chosen, replace(sizes_of(chosen, splits), look=0), None, ())
     rate = min(_MOST_EDITS, round(_EDITS / steps))
     written = config.optimizer.model_fields_set & {"learning_rate", "min_learning_rate"}
     if written or rate <= config.optimizer.learning_rate:

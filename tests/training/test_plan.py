@@ -212,6 +212,8 @@ def test_ends_of_epochs_after_the_first_are_part_of_the_plan():
     off = {"use_slow_update": False, "use_meta_skill": False}
     config = configured(budget=budget, train={"num_epochs": 99}, optimizer=off)
     assert last_step(config, sizes, None, ()) == 11  # (400 - 20) / (20 + 10 + 4)
+    # a look at 16 tasks is more than half of them: none is spared
+    assert last_step(config, Sizes(20, 20, 0, look=16), None, ()) == 8  # (400 - 20) / (20 + 20 + 4)
 
 
 def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():
@@ -338,11 +340,6 @@ def test_the_edit_budget_follows_its_schedule(scheduler, most, least, expected):
     assert budgets(optimizer, len(expected)) == expected
 
 
-def test_steps_beyond_the_last_stay_at_the_minimum():
-    optimizer = Optimizer(learning_rate=9, min_learning_rate=2, lr_scheduler="cosine")
-    assert edit_budget(optimizer, 15, 10) == 2
-
-
 @pytest.mark.parametrize("scheduler", ["constant", "linear", "cosine"])
 @pytest.mark.parametrize("most", [0, 1])
 def test_an_unset_minimum_never_lifts_a_smaller_maximum(scheduler, most):
@@ -362,6 +359,7 @@ def test_budgets_fall_and_stay_within_bounds(low, more, total, scheduler):
     found = budgets(optimizer, total)
     assert found == sorted(found, reverse=True)
     assert all(low <= budget <= low + more for budget in found)
+    assert edit_budget(optimizer, total + 5, total) == found[-1]
 
 
 @pytest.mark.parametrize(
