@@ -17,8 +17,8 @@ from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print
 from skillopt_ci.cli.read import RunReader, step_places
 from skillopt_ci.config.config import Budget
 from skillopt_ci.errors import RepositoryError, UsageError
-from skillopt_ci.estimate.calls import Range
-from skillopt_ci.estimate.estimate import Estimate, estimate
+from skillopt_ci.estimate.calls import CONFIRMATION, Range
+from skillopt_ci.estimate.estimate import Estimate, Part, estimate
 from skillopt_ci.ledger.ledger import newest
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import terminal
@@ -442,17 +442,14 @@ def estimate_command(settings: Globals) -> None:
 
 
 def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
-    """Which budgets will likely end the work, when the run has ``spent`` so much already."""
+    """Which budgets likely end the work, given the ``spent``; confirmation uses what is left."""
     step = ("step", budget.step, found.step, Usage(), "will likely break off the step, which")
-    whole = ("run", budget.run, found.rest, spent, "will end the run early: all of this")
+    rest = Part("", tuple(one for one in found.rest.stages if one.account != CONFIRMATION))
+    whole = ("run", budget.run, rest, spent, "will end the run early: all but confirmation")
     for scope, limits, part, used, end in (step, whole):
-        dollars = part.cost_usd() or Range()
-        needs = (
-            ("calls", limits.calls, part.calls().likely + used.calls),
-            ("tokens", limits.tokens, part.tokens().likely + used.tokens),
-            ("cost_usd", limits.cost_usd, dollars.likely + (used.cost_usd or 0.0)),
-        )
-        for name, limit, need in needs:
+        for name in ("calls", "tokens", "cost_usd"):
+            limit, needed = getattr(limits, name), getattr(part, name)() or Range()
+            need = needed.likely + (getattr(used, name) or 0)
             if part.stages and limit is not None and need > limit:
                 about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
                 yield f"budget.{scope}.{name} is {limit:,} and {end} takes about {about}"

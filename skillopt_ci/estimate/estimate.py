@@ -109,21 +109,24 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
     epoch = min(epochs, plan.plan_step(train, config.train, first, state).epoch)
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
-    steps, of_epoch, works = list[Calls](), [*begin], [*begin]
+    upcoming, of_epoch, works = list[Calls](), [*begin], [*begin]
+    scheduled = config.schedule.slow_update == "scheduled"
+    # an end that is due waits for its own schedule, or for a step in flight
+    waits = scheduled if candidate is None else candidate.record.step == first
     for number in range(1, situation.total_steps + 1):
         step, own = plan.plan_step(train, config.train, number, state), list[Calls]()
         if number >= first:
             own.append(forecast.step(step))
-            steps += own
+            upcoming = upcoming or [*(begin if waits else works), *own]
         if step.is_last_of_epoch and (number >= first or step.epoch == due):
             own.append(forecast.epoch_end(step.epoch))
         works += own
         of_epoch += own if step.epoch == epoch else []
     if candidate is not None and works[len(begin) :]:
-        whole = steps[0] if candidate.record.step == first else works[len(begin)]
+        whole = upcoming[-1] if candidate.record.step == first else works[len(begin)]
         left = {counts.SELECTION: whole.get(counts.SELECTION, Range())}
-        steps, of_epoch, works = (
-            [left if one is whole else one for one in each] for each in (steps, of_epoch, works)
+        upcoming, of_epoch, works = (
+            [left if one is whole else one for one in each] for each in (upcoming, of_epoch, works)
         )
     prices = tariffs(config.model)
     if works or not finished(checkout.history):
@@ -136,7 +139,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     rest = part("rest of the run", works)
     asked = dict.fromkeys(one.account.role for one in rest.stages)
     return Estimate(
-        part("next step", [*begin, *steps[:1]] if steps else works),
+        part("next step", upcoming or works),
         part(f"epoch {epoch}", of_epoch),
         rest,
         prices,
@@ -253,17 +256,16 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     attempt = _part("attempt", counts.joined([calls_of]), sizes, prices)
     question = _part("question", {counts.ANALYST: once}, sizes, prices)
     bought = [] if limits.calls is None else [(limits.calls, False)]
-    amounts: list[tuple[float | None, float, float]] = [
-        (limits.tokens, attempt.tokens().likely, question.tokens().likely)
-    ]
-    if (dollars := attempt.cost_usd()) and (asked := question.cost_usd()):
-        amounts.append((limits.cost_usd, dollars.likely, asked.likely))
-    for limit, of_attempt, of_question in amounts:
-        if limit is not None and of_attempt:
-            costly = of_question > _COSTLY * of_attempt
+    for limit, of_attempt, of_question in (
+        (limits.tokens, attempt.tokens(), question.tokens()),
+        (limits.cost_usd, attempt.cost_usd(), question.cost_usd()),
+    ):
+        if limit is not None and of_attempt and of_question and of_attempt.likely:
+            costly = of_question.likely > _COSTLY * of_attempt.likely
             made = _ATTEMPTS_PER_QUESTION * (plan.ANALYSTS if costly else 1)
             calls = made * attempt.calls().likely + 1
-            bought.append((int(limit / (made * of_attempt + of_question) * calls), costly))
+            price = made * of_attempt.likely + of_question.likely
+            bought.append((int(limit / price * calls), costly))
     most, costly = min(bought, default=(None, False))
     run = limits.model_copy(update={"calls": most})
     changes: dict[str, object] = {"budget": config.budget.model_copy(update={"run": run})}

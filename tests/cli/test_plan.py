@@ -12,15 +12,12 @@ def machine(name: str) -> tuple[str, str]:
     return "-o", f"cache.path=.git/{name}.sqlite"
 
 
-def test_plan_prints_a_matrix(cli, fresh):
+def test_plan_prints_a_matrix_or_a_sentence_for_people(cli, fresh):
     planned = {"phase": "measure", "step": 1, "attempts": 16, "matrix": {"shard": ["1/2", "2/2"]}}
     assert cli(fresh, "plan", "--shards", "2", "--json").json == planned
     done = cli(fresh, "rollout", "--shard", "1/4")
     assert done.out.startswith("4 attempts, 4 answers in answers.jsonl. Used 4 calls")
     assert (fresh / "answers.jsonl").is_file()
-
-
-def test_plan_is_a_sentence_for_people(cli, fresh):
     cli(fresh, "step")
     done = cli(fresh, "plan", "--shards", "3")
     assert done.out == "8 attempts to roll out the batch of step 2, in 3 shards: 1/3, 2/3, 3/3\n"
@@ -177,21 +174,15 @@ def test_money_is_calls_times_sizes_times_price(cli, untrained):
     assert step["cost_usd"]["likely"] == pytest.approx(expected)
 
 
-def test_a_trained_run_has_nothing_left_but_its_end(cli, trained):
+def test_a_run_at_its_end_has_nothing_left(cli, trained, finished, done):
     found = cli(trained, "estimate", "--json").json
     assert (found["step"]["stages"], found["rest"]["stages"]) == ([], [])
     assert cli(trained, "estimate").out == "Nothing is left to do, and nothing to pay for.\n"
-
-
-def test_a_finished_run_has_nothing_left(cli, finished):
     tested = ("-o", "evaluation.eval_test=true")
     assert cli(finished, "estimate", "--json", *tested).json["rest"]["stages"] == []
     more = cli(finished, "estimate", "--json", *tested, "-o", "train.num_epochs=2").json
     assert more["rest"]["stages"][-1]["stage"] == "test"
-
-
-def test_a_finished_run_without_epochs_ends_has_nothing_left(cli, done):
-    tested = ("-o", "evaluation.eval_test=true")
+    # nor without ends of epochs
     assert cli(done, "finish", "-q", *tested).code == 0
     assert cli(done, "estimate", "--json", *tested).json["rest"]["stages"] == []
 
@@ -206,3 +197,10 @@ def test_a_budget_that_will_not_do_is_a_warning(cli, untrained):
     assert len(mosts) == 3
     assert {tokens for _, tokens, _ in mosts} == {"10"}  # the step's limit counts for each step
     assert all(int(calls) > 3 for calls, _, _ in mosts)
+    # confirmation only uses what is left
+    more = ("-o", "evaluation.confirm=1", "-o", "gradient.analysts=1")
+    rest = cli(untrained, "estimate", "--json", *more).json["rest"]
+    fresh = sum(one["calls"]["likely"] for one in rest["stages"] if one["stage"] == "confirmation")
+    left = rest["calls"]["likely"] - fresh
+    told = cli(untrained, "estimate", *more, "-o", f"budget.run.calls={left}").err
+    assert (told, fresh > 0) == ("", True)
