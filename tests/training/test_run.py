@@ -222,10 +222,10 @@ def ends(checkout: Checkout) -> list[int]:
 def test_scheduled_leaves_it_to_the_command_which_waits_until_it_is_due(checkout):
     checkout.step(*SCHEDULED)
     tip = checkout.ref(BRANCH)
-    assert checkout.end_epoch(*SCHEDULED) is None
-    assert checkout.ref(BRANCH) == tip
+    assert (checkout.end_epoch(*SCHEDULED), checkout.ref(BRANCH)) == (None, tip)
     checkout.run("train.num_epochs=1", *SCHEDULED)
     assert ends(checkout) == []
+    assert estimated(checkout.session("train.num_epochs=1", *SCHEDULED), "step") == {}
     assert checkout.end_epoch(*SCHEDULED) is not None
     assert ends(checkout) == [1]
 

@@ -160,7 +160,7 @@ def test_best_skill_is_measured_again_too_when_the_tasks_change(fleet):
     state, session = machine.state(), machine.session("evaluation.gate_metric=soft")
     outlook, skills = look_ahead(session), 1 if state.best.sha256 == state.current.sha256 else 2
     assert (outlook.phase, len(outlook.attempts)) == ("measure", 8 * skills)
-    assert estimated(session)["selection"].high == 8 * skills
+    assert estimated(session, "step")["selection"].high == 8 * skills
 
 
 def test_base_is_taken_in_by_the_step_alone(fleet, alone):
