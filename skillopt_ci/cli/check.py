@@ -475,7 +475,8 @@ def _check_model(
             return
         where = f"{where}: {path}"
     if role.preset.protocol == "messages" or (role.azure and role.azure.auth != "key"):
-        require(role.provider, role.provider, part)  # package and extra are called alike
+        # other packages than this one provide `azure`, too
+        require("azure.identity" if role.azure else "anthropic", role.provider, part)
     try:
         api_key(part, role, environ, root)
         headers_of(part, role, environ)

@@ -227,7 +227,8 @@ def try_solutions(
 
 def require(package: str, extra: str, key: str = "environment") -> None:
     """Raise UsageError, with the extra to install, unless ``package`` can be imported."""
-    if find_spec(package) is None:  # does not import it, which may take seconds
+    # does not import it, which may take seconds
+    if find_spec(package.partition(".")[0]) is None or find_spec(package) is None:
         raise UsageError(
             f"{key}: {extra} needs the Python package {package}, which is not installed.",
             hint=f"pip install 'skillopt-ci[{extra}]'",

@@ -117,6 +117,7 @@ def test_a_hostile_task_file_reaches_no_terminal(cli, fresh):
     assert "\n::error" not in done.out
 
 
+AZURE = "model.target={provider: azure, model: m, base_url: https://x, azure: {auth: azure_cli}}"
 GRADER = "-oscorer={type: command, command: [sh, -c, '%s']}"
 
 
@@ -190,16 +191,17 @@ def test_a_started_run_tells_where_it_stands(trained):
         ("scorer={type: command, command: [no-such-program]}", "scorers", "no-such-program"),
         ("tasks.selection=tasks/train.jsonl", "tasks", "expected a different file for each split"),
         ("model.target={provider: anthropic, model: m}", "model.target", "skillopt-ci[anthropic]"),
+        (AZURE, "model.target", "skillopt-ci[azure]"),
         ("git.commits=api", "git", "api needs a remote on GitHub"),
         ("train.train_size=3", "plan", "train.train_size is 3"),
         ("skill=skills/none.md", "skill", "skills/none.md: No such file or directory\nDid you"),
     ],
 )
 def test_what_is_wrong_is_told_once_with_its_remedy(untrained, monkeypatch, override, part, said):
-    monkeypatch.setitem(sys.modules, "anthropic", None)
-    found = errors(look(untrained, override))
-    assert list(found) == [part]
-    assert said in found[part]
+    for package in ("anthropic", "azure.identity"):
+        monkeypatch.setitem(sys.modules, package, None)
+    ((where, told),) = errors(look(untrained, override)).items()
+    assert (where, said in told) == (part, True), told
 
 
 def test_a_wrong_configuration_is_named_by_line_and_nothing_else_is_looked_at(fresh, edit):
