@@ -106,11 +106,8 @@ def evaluation_check(
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
     """The check on head; with ``fail_on: never`` it never fails."""
-    conclusion: Conclusion = "neutral"
-    if view.finding is Finding.IMPROVEMENT:
-        conclusion = "success"
-    elif view.finding is Finding.REGRESSION and fail_on == "regression":
-        conclusion = "failure"
+    loss: Conclusion = "failure" if fail_on == "regression" else "neutral"
+    verdicts: dict[Finding, Conclusion] = {Finding.IMPROVEMENT: "success", Finding.REGRESSION: loss}
     broken = () if view.difference is None else view.difference.broken
     remarks = ((task, "broken", "solved with the skill at base, not at head") for task in broken)
     return WantedCheck(
@@ -118,7 +115,7 @@ def evaluation_check(
         head_sha=head_sha,
         title=md.clip(md.single_line(view.headline[:1].upper() + view.headline[1:]), 200),
         summary=md.cut(md.join(*_parts(view, links)), md.COMMENT_BYTES),
-        conclusion=conclusion,
+        conclusion=verdicts.get(view.finding, "neutral"),
         annotations=tuple(annotations(remarks, tasks or {})),
         details_url=links.workflow_run,
     )
@@ -202,11 +199,11 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
     fixed, broken = difference.fixed, difference.broken
     changed, told = len(fixed) + len(broken), "No task changed its result."
     if changed:
-        share = chance(len(fixed), len(broken))
         told = (
             f"If the change made no difference, {plural(changed, 'changed task')} would split as "
-            f"unevenly as {len(fixed)} : {len(broken)} in {percent(share)} of "
-            f"all cases; below {100 * (1 - confidence):g}% counts as clear."
+            f"unevenly as {len(fixed)} : {len(broken)} in "
+            f"{percent(chance(len(fixed), len(broken)))} of all cases; "
+            f"below {100 * (1 - confidence):g}% counts as clear."
         )
     return (
         f"- **Fixed ({len(fixed)}):** {md.codes(fixed)}\n"
@@ -216,17 +213,14 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
 
 
 def _pairs(base: _Scores, head: _Scores) -> str:
-    found = {
-        task: [side[task][0] if task in side else None for side in (base, head)]
-        for task in {**base, **head}
-    }
     rows = []
-    for task, (before, after) in sorted(found.items()):
+    for task in sorted({**base, **head}):
+        before, after = (side[task][0] if task in side else None for side in (base, head))
         if before != after:
             scores = ("not measured" if one is None else rounded(one, 2) for one in (before, after))
-            change = (
-                "" if before is None or after is None else "fixed" if after > before else "broken"
-            )
+            change = ""
+            if before is not None and after is not None:
+                change = "fixed" if after > before else "broken"
             rows.append((md.code(task, 60), *scores, change))
     text = md.cut_table(("task", "base", "head", ""), rows, "lrrl", _MOST_PAIRS)
     return md.details("Tasks that changed or were not measured", text) if text else ""
