@@ -57,7 +57,8 @@ def steps_per_epoch(n_train: int, train: Train) -> int:
 def extra_steps(n_train: int, train: Train, state: State | None) -> int:
     """Steps done beyond those that this part of the epochs takes with today's batches and tasks.
 
-    If these changed, an epoch goes on where it was, or a part of a batch before: no task is missed.
+    If batches changed, an epoch goes on where it was, or a part of a batch before, and misses none.
+    If the tasks changed, their order is new, and as large a share of it is left as before.
     """
     if state is None or (basis := state.basis) is None:
         return 0
