@@ -168,8 +168,8 @@ def with_pessimistic(text: str, measurement: Measurement) -> str:
 
 
 def quoted(text: str, limit: int) -> str:
-    """A Markdown text on one line, without fences, first markers or a final full stop."""
-    return one_line(_FENCE.sub("", text).lstrip("#-*> \n"), limit).rstrip(" .")
+    """A text on one line, without first markers, a final full stop or fences, unless it is one."""
+    return one_line((_FENCE.sub("", text).strip() or text).lstrip("#-*> \n"), limit).rstrip(" .")
 
 
 def gist(edits: Sequence[EditRecord], limit: int = 60) -> str:

@@ -149,7 +149,7 @@ def test_the_gist_names_the_notes_after_the_edits():
     # the fence of a block and its language are no words of a rule
     assert words.quoted("```bash\nmake test\n```\n", 60) == "make test"
     assert words.quoted("- Run:\n  ~~~ sh x\n  make\n  ~~~\n- Go.", 60) == "Run: make - Go"
-    assert words.quoted("```a``` or `b`", 60) == "```a``` or `b`"
+    assert (words.quoted("- ```", 9), words.quoted("```a``` or b", 60)) == ("```", "```a``` or b")
     assert not proposal(notes=noting("Look.", alone=True)).body_changed
     assert proposal(APPLIED, notes=noting("Look.")).body_changed
 
