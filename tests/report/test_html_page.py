@@ -11,7 +11,7 @@ from command_line import overrides, serving_report, skillopt_ci
 from hostile import HOSTILE
 from hypothesis import given, settings
 from playwright.sync_api import Browser, Page
-from run_views import altered, entry, gate, plain_run, runs
+from run_views import altered, entry, gate, plain_run, runs, state
 
 from bench.report import LONG, QUICKSTART, load, make_runs, write
 from skillopt_ci.cli.init import make_repository
@@ -105,10 +105,10 @@ def test_it_tells_where_training_stands_and_the_evidence_of_a_step_that_is_opene
     page = show(evidence())
     assert page.inner_text("h1") == "ledger"
     told = page.inner_text(".results")
-    for words in ("Selection", "0.100 → 0.300", "0.18–0.45"):
-        assert words in told
+    assert all(words in told for words in ("Selection", "0.100 → 0.300", "0.18–0.45"))
     assert ("Test" not in told, "no edit can solve more" not in told) == (True, True)
     assert "no edit can solve more" in build_page(evidence(plain_run(17)))
+    assert ">0.912–1.000<" in build_page(evidence(replace(plain_run(17), state=state(0.9996, 17))))
     assert page.locator(".plot .mark.merged").count() == 2
     assert page.locator(".plot .mark.reverted").count() == 1
     assert page.locator("details.card").count() == 3
