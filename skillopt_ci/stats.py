@@ -46,6 +46,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def digits(self) -> int:
+        # decimals to show; with two, an interval as narrow as 0.9987 to 1 would look like none
+        return 2 if self.high - self.low > 0.01 else 4  # noqa: PLR2004 - a step of two decimals
+
 
 def wilson(mean: float, n: int, confidence: float = 0.95) -> Interval:
     """Wilson score interval (1927): sound for few values, conservative for fractional scores."""

@@ -15,7 +15,7 @@ def score_text(score: float, n: int) -> str:
 
 
 def with_interval(mean: float, interval: Interval) -> str:
-    digits = len(rounded(mean)) - 3  # a decimal less than the mean
+    digits = interval.digits
     return f"{rounded(mean)} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 

@@ -9,7 +9,7 @@ from skillopt_ci.report.words import usage_text
 
 def test_a_score_says_how_sure_it_is():
     assert text.score_text(0.625, 40) == "0.625 [0.47, 0.76] n=40"
-    assert text.score_text(2999 / 3000, 3000) == "0.9997 [0.998, 1.000] n=3000"
+    assert text.score_text(1.0, 3000) == "1.000 [0.9987, 1.0000] n=3000"
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.5, "0.500"), (0, "0.000"), (None, "–")])
