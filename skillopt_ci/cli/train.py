@@ -180,12 +180,12 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
     if settings.verbosity >= 0:
-        more = [("fresh attempts", claim)] if claim else []
-        rows = (*summary_rows(found, outcome.seconds), *more)
+        fresh = [("fresh attempts", claim)] if claim else []
+        rows = (*summary_rows(found, outcome.seconds), *fresh)
         print_rows(settings, f"Run {found.run}{note}", rows)
     elif (before := found.initial.test) and (after := found.best.test):
-        told = f"{score(before.hard)} → {score_text(after.hard, after.n)}"
-        click.echo(f"Test score{note}: {told}", file=settings.people)
+        told = f"Test score{note}: {score(before.hard)} → {score_text(after.hard, after.n)}"
+        click.echo("\n".join(filter(None, (told, claim))), file=settings.people)
 
 
 @command("slow-update")
