@@ -206,11 +206,9 @@ def _event_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         case "attempt_ended":
             made, tokens = (int(event.get(name) or 0) for name in ("calls", "tokens"))
             used = Usage(made, tokens, cost_usd=event.get("cost_usd"))
-            told = (
-                f"{event.get('status')}: solved {score(event.get('hard'))}, partial credit "
-                f"{score(event.get('soft'))}. {event.get('reason', '')}"
-            )
-            yield "outcome", f"{told} ({say.usage_text(used)})"
+            hard, soft = (score(event.get(name)) for name in ("hard", "soft"))
+            told = f"{event.get('status')}: solved {hard}, partial credit {soft}. "
+            yield "outcome", f"{told}{event.get('reason', '')} ({say.usage_text(used)})"
 
 
 def shortened(text: str, limit: int) -> str:

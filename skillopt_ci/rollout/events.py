@@ -19,6 +19,8 @@ from skillopt_ci.rollout.types import Asked, Limit, Rollout, Status, Step, attem
 EVENTS_VERSION = 1
 #: How many files of a run are kept, the newest ones.
 KEPT_FILES = 100
+#: Keys whose values readers count with.
+_NUMBERS = ("attempt", "retry", "hard", "soft", "calls", "tokens", "cost_usd", "artifact_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,9 @@ class AttemptEnded:
     cost_usd: float | None
 
     @classmethod
-    def of(cls, rollout: Rollout) -> "AttemptEnded":
-        one, used = rollout, rollout.usage
+    def of(cls, one: Rollout) -> "AttemptEnded":
         said = (one.status, one.hard, one.soft, one.reason, one.n_turns, one.retries)
-        return cls(*said, used.calls, used.tokens, used.cost_usd)
+        return cls(*said, one.usage.calls, one.usage.tokens, one.usage.cost_usd)
 
 
 RolloutEvent = AttemptStarted | TryFailed | WorkEnded | AttemptEnded | Step
@@ -160,15 +161,18 @@ def read_events(folder: Path) -> Iterator[dict[str, Any]]:
                     event = json.loads(line)
                 except (ValueError, RecursionError):
                     continue
-                if not isinstance(event, dict) or event.get("v") != EVENTS_VERSION:
+                if not (
+                    isinstance(event, dict)
+                    and event.get("v") == EVENTS_VERSION
+                    and all(isinstance(event.get(name) or 0, int | float) for name in _NUMBERS)
+                ):
                     continue
                 for message in event.get("messages") or ():
                     # each system prompt is in the file only once
-                    name = message.get("sha256")
-                    if name is not None and message.get("content") is not None:
-                        known[name] = message["content"]
-                    elif name is not None:
-                        message["content"] = known.get(name, "")
+                    if (name := message.get("sha256")) is not None:
+                        shown = message.get("content")
+                        known[name] = known.get(name, "") if shown is None else shown
+                        message["content"] = known[name]
                 yield event
 
 

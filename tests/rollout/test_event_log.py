@@ -124,7 +124,7 @@ def test_a_torn_last_line_is_passed_over(tmp_path):
     with closing(EventLog(file, "demo")) as log:
         log(STARTED)
         log(ENDED)
-    file.write_bytes(file.read_bytes()[:-20] + b'\xff\n{"v": 99}\n[]\n')
+    file.write_bytes(file.read_bytes()[:-20] + b'\xff\n{"v": 99}\n[]\n{"v": 1, "hard": "x"}\n')
     assert [event["type"] for event in read_events(tmp_path)] == ["attempt_started"]
 
 
