@@ -423,7 +423,7 @@ def import_lines(cache: CallCache, sources: Mapping[Path, Iterable[str]], take: 
     for file, lines in sources.items():
         for number, line in enumerate(lines, start=1):
             try:
-                if number == 1:
+                if number == 1 or line.startswith('{"format":'):  # of a file that was appended
                     _Header.model_validate_json(line)
                 elif line:
                     entries.append((cache.take if line.startswith('{"key":') else take)(line))

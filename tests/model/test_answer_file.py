@@ -41,13 +41,14 @@ def there(open_cache: Any) -> CallCache:
 
 def hand_over(here: CallCache, there: CallCache, file: Path, *keys: str) -> int:
     assert export_answers(here, keys, file) == import_answers(there, [file], there.take)
+    file.write_bytes(file.read_bytes() * 2)  # as if two shards' files had been put together
     return import_answers(there, [file], there.take)
 
 
 def test_answers_arrive_as_they_were(here, there, tmp_path):
     here.put(KEYS[0], REPLY, paid_by=UNCLAIMED)
     here.put(KEYS[1], REPLY, paid_by="demo/1@abc")
-    assert hand_over(here, there, tmp_path / "deep" / "answers.jsonl", *KEYS) == 2
+    assert hand_over(here, there, tmp_path / "deep" / "answers.jsonl", *KEYS) == 4
     assert there.get(KEYS[0]) == CachedCall(REPLY, UNCLAIMED)
     assert there.get(KEYS[1]) == CachedCall(REPLY, "demo/1@abc")
 
