@@ -286,7 +286,9 @@ def _publish(job: Job, inconclusive: str = "") -> Published:
         # What ended the command was told, and it may be this.
         return Published(notes=() if inconclusive else (job.redact(error.sentences),))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
-        return Published(notes=(f"a defect of skillopt-ci: {type(error).__name__}: {error}",))
+        return Published(
+            notes=(job.redact(f"a defect of skillopt-ci: {type(error).__name__}: {error}"),)
+        )
 
 
 def _leave_page(job: Job, command: Command, ended: Ended) -> str:
