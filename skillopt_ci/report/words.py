@@ -242,16 +242,14 @@ def effect_text(effect: Effect) -> str:
 
 def notes_gist(proposal: ProposalRecord, limit: int = 60) -> str:
     """A step's new reminders, in a few of the model's own words; empty if there are none."""
-    notes = proposal.notes
-    if notes is None or not notes.added:
+    if (notes := proposal.notes) is None or not notes.added:
         return ""
     noun = "note" if len(notes.added) == 1 else "notes"
-    return f"{noun} " + "; ".join(f"“{one_line(note, limit).rstrip(' .')}”" for note in notes.added)
+    return f"{noun} " + "; ".join(f"“{quoted(note, limit)}”" for note in notes.added)
 
 
 def reminders(proposal: ProposalRecord) -> Iterator[str]:
-    notes = proposal.notes
-    if notes is None:
+    if (notes := proposal.notes) is None:
         return
     yield from (f"remind of “{one_line(note, 200)}”" for note in notes.added)
     if notes.consolidated_from:

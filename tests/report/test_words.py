@@ -143,7 +143,7 @@ def verdict_on(action: str, notes: Decision | None = None) -> Decision:
 
 def test_the_gist_names_the_notes_after_the_edits():
     assert words.headline(proposal(APPLIED, notes=noting("Look."))) == "A rule; note “Look”"
-    assert words.headline(proposal(notes=noting("Look.", "Count."))) == "notes “Look”; “Count”"
+    assert words.headline(proposal(notes=noting("- A.", "~~~\nBe."))) == "notes “A”; “Be”"
     assert words.headline(proposal(REFUSED)) == "no change"
     assert words.notes_gist(proposal(APPLIED)) == ""
     # the fence of a block and its language are no words of a rule
