@@ -15,7 +15,9 @@ _HEAD = """\
 The configuration is a YAML file, by default `skillopt.yaml`. `skillopt-ci config` prints it with
 all defaults filled in, `skillopt-ci config schema` prints the JSON Schema for your editor. An
 unknown key is an error that gives its line and the nearest name. `-o section.key=value` overrides a
-key for one command. Most runs set only `run`, `skill`, `tasks`, `scorer`, `model` and `budget`.
+key for one command. `-o 'budget.run={calls: 500}'` leaves the section's other keys as they are; a
+scorer of another `type` replaces the file's. Most runs set only `run`, `skill`, `tasks`, `scorer`,
+`model` and `budget`.
 
 """
 

@@ -201,12 +201,8 @@ def _mean(scores: Iterable[Score | None]) -> float | None:
 @command()
 @click.argument("task")
 @click.option("--attempt", type=click.IntRange(0), help="The attempt's number, from 0.")
-@click.option(
-    "--stage", metavar="NAME", help="Only this stage, such as rollout, selection or test."
-)
-@click.option(
-    "--skill", metavar="SHA256", help="Only attempts under the skill whose hash begins so."
-)
+@click.option("--stage", metavar="NAME", help="Only this stage, such as selection or test.")
+@click.option("--skill", metavar="SHA256", help="Only under the skill whose hash begins so.")
 @click.option("--whole", is_flag=True, help="Do not shorten long texts.")
 def trace_command(
     settings: Globals,
@@ -221,9 +217,9 @@ def trace_command(
     run, git = loaded.config.run, loaded.config.git
     ledger = Ledger.open(loaded.root, run, git)
     found = None
-    known: dict[str, None] = {}
+    stages: dict[str, dict[str, None]] = {}  # of each task
     for trace in attempt_traces(read_events(events_path(ledger, run))):
-        known[trace.task] = None
+        stages.setdefault(trace.task, {})[trace.stage] = None
         if (
             trace.task == task
             and attempt in (None, trace.attempt)
@@ -231,16 +227,15 @@ def trace_command(
             and trace.skill_sha256.startswith(skill or "")
         ):
             found = trace
-    if found is None and not known:
+    if not stages:
         raise UsageError(
             f"Nothing is recorded of run '{run}' on this machine.",
-            hint="Attempts are recorded in the clone that makes them, unless `rollout.events` "
-            "is false.",
+            hint="Attempts are recorded where they are made, unless `rollout.events` is false.",
         )
     if found is None:
-        meant = nearest(task, known) or f"Recorded are {names_text(sorted(known))}."
-        meant = "" if task in known else meant
-        raise UsageError(f"No such attempt at task {task!r} is recorded. {meant}".rstrip())
+        others = nearest(task, stages) or f"Recorded are {names_text(sorted(stages))}."
+        meant = f"Its stages are {names_text([*stages[task]])}." if task in stages else others
+        raise UsageError(f"No such attempt at task {task!r} is recorded. {meant}")
     if settings.json:
         print_json(list(found.events))
         return

@@ -74,11 +74,13 @@ def write_notes(notes: Iterable[ReviewerNote], file: Path) -> None:
 def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
     """Read notes, oldest first; raises UsageError if the file is invalid."""
     try:
-        content = _Notes.model_validate_json(read_file(file))
+        return _Notes.model_validate_json(read_file(file)).notes
     except OSError as error:
         raise UsageError(f"The notes in {file} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(f"{file}: not reviewers' notes: {where}: {first['msg']}") from error
-    return content.notes
+        raise UsageError(
+            f"{file}: not reviewers' notes: {where}: {first['msg']}",
+            hint='Expected: {"version": 1, "notes": [{"id": "1", "author": "…", "text": "…"}]}',
+        ) from error

@@ -171,6 +171,7 @@ def test_a_file_of_something_else_or_none_is_refused_by_its_name(tmp_path, conte
     with pytest.raises(UsageError, match=r"notes\.json") as told:
         read_notes(tmp_path / "notes.json")
     assert ": :" not in str(told.value)
+    assert content is None or '"author": "…"' in told.value.hint
 
 
 def test_notes_that_no_step_could_read_are_not_written(tmp_path):
