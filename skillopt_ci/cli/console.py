@@ -16,7 +16,7 @@ from skillopt_ci.cli.options import Globals, build_console, is_live
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.text import cost_text, plural, rounded
 
-_NAME_WIDTH = 11
+_NAME_WIDTH = 12
 _MINUTE, _HOUR = 60, 3600
 
 

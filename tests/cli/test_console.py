@@ -68,19 +68,19 @@ def written(steps: Iterable[tuple[float, Event]]) -> list[str]:
 )
 def test_a_stage_writes_its_start_and_its_end(seconds, summary, told):
     steps = [(0, StageStarted("rollout", 3)), (seconds, StageFinished("rollout", summary))]
-    assert written(steps) == ["· rollout     3 to do", f"✓ rollout     {told}"]
+    assert written(steps) == ["· rollout      3 to do", f"✓ rollout      {told}"]
 
 
 def test_a_stage_that_never_started_took_no_time():
-    assert written([(12, StageFinished("gate", "merged"))]) == ["✓ gate        merged"]
+    assert written([(12, StageFinished("gate", "merged"))]) == ["✓ gate         merged"]
 
 
 def test_between_them_there_is_at_most_one_line_in_ten_seconds():
     steps: list[tuple[float, Event]] = [(0, StageStarted("rollout", 100))]
     steps += [(1, StageAdvanced("rollout", f"t{i}")) for i in range(1, 25)]
     assert written(steps)[1:] == [
-        "· rollout     10 of 100 after 10 s: t10",
-        "· rollout     20 of 100 after 20 s: t20",
+        "· rollout      10 of 100 after 10 s: t10",
+        "· rollout      20 of 100 after 20 s: t20",
     ]
 
 
@@ -88,10 +88,10 @@ def test_stages_overlap_and_an_unannounced_one_counts_too():
     steps = [(0, StageStarted("a", 2)), (1, StageAdvanced("b")), (10, StageAdvanced("b"))]
     steps += [(1, StageFinished("a")), (10, StageAdvanced("b", "x"))]
     assert written(steps) == [
-        "· a           2 to do",
-        "· b           2 after 10 s",
-        "✓ a           (12 s)",
-        "· b           3 after 21 s: x",
+        "· a            2 to do",
+        "· b            2 after 10 s",
+        "✓ a            (12 s)",
+        "· b            3 after 21 s: x",
     ]
 
 
@@ -99,7 +99,7 @@ def test_notes_are_written_at_once():
     steps = [(0, Note("going on with step 3")), (0, Note("no price set", "warning"))]
     assert written(steps) == ["· going on with step 3", "! warning: no price set"]
     assert written((0, event) for event in (STEP, CallPaid(10, None), CallPaid(10, None))) == [
-        "· step        3 of 12, epoch 1: the skill scores 0.675 on 40 tasks, the last step merged"
+        "· step         3 of 12, epoch 1: the skill scores 0.675 on 40 tasks, the last step merged"
     ]
 
 
@@ -139,7 +139,7 @@ def test_a_log_that_nobody_takes_stops_nothing():
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({}, ["· rollout     2 to do", "· hello", "! warning: careful", "✓ rollout     0.5"]),
+        ({}, ["· rollout      2 to do", "· hello", "! warning: careful", "✓ rollout      0.5"]),
         ({"progress": False}, ["· hello", "! warning: careful"]),
         ({"verbosity": -1}, ["! warning: careful"]),
     ],
