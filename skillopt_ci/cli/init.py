@@ -45,9 +45,8 @@ from skillopt_ci.text import plural
 from skillopt_ci.util import nearest, read_text, write_atomically
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
-PRESETS: Mapping[ProviderName, Preset] = {
-    name: preset for name, preset in PROVIDERS.items() if name != "command"
-}
+PRESETS: Mapping[ProviderName, Preset] = {k: v for k, v in PROVIDERS.items() if k != "command"}
+_PROVIDERS = f"Who serves the models: {', '.join(PRESETS)}."
 _NO_KEY = "none"
 _ANOTHER = "skillopt-ci init -c NAME.skillopt.yaml --skill PATH"
 #: Seconds to wait for a server's list of models, and how many of them are named.
@@ -57,7 +56,7 @@ _MOST_SHOWN = 8
 
 @command()
 @click.option("--skill", metavar="PATH", help="Document to train; written as a starter if missing.")
-@click.option("--provider", type=click.Choice(list(PRESETS)), help="Who serves the models.")
+@click.option("--provider", type=click.Choice(list(PRESETS)), metavar="NAME", help=_PROVIDERS)
 @click.option("--base-url", metavar="URL", help="Root of an OpenAI-compatible API, up to /v1.")
 @click.option("--target-model", metavar="MODEL", help="Model that reads the skill.")
 @click.option("--optimizer-model", metavar="MODEL", help="Model that proposes edits.")

@@ -129,8 +129,9 @@ def test_help_imports_nothing_but_click():
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
-def test_every_command_of_the_table_exists(name):
-    assert isinstance(main.cli.get_command(click.Context(main.cli), name), click.Command)
+def test_every_command_of_the_table_exists_and_its_help_fits_a_terminal(name, capsys):
+    assert main.main([name, "--help"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 BROKEN = 'raise RuntimeError("imported")\n'
