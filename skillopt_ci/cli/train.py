@@ -179,13 +179,13 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     found = outcome.summary
     note = " (simulated models)" if found.simulated else ""
     claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
-    if settings.verbosity >= 0:
-        fresh = [("fresh attempts", claim)] if claim else []
-        rows = (*summary_rows(found, outcome.seconds), *fresh)
-        print_rows(settings, f"Run {found.run}{note}", rows)
-    elif (before := found.initial.test) and (after := found.best.test):
+    rows = [*summary_rows(found, outcome.seconds)] if settings.verbosity >= 0 else []
+    title = f"Run {found.run}{note}" if rows else ""
+    if not rows and (before := found.initial.test) and (after := found.best.test):
         told = f"Test score{note}: {score(before.hard)} → {score_text(after.hard, after.n)}"
-        click.echo("\n".join(filter(None, (told, claim))), file=settings.people)
+        click.echo(told, file=settings.people)
+    rows += [("fresh attempts", claim)] if claim else []
+    print_rows(settings, title, rows)
 
 
 @command("slow-update")
