@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 from pydantic.main import IncEx
 
 from skillopt_ci.config.base import DescribedSchema, Section
-from skillopt_ci.config.config import Config
+from skillopt_ci.config.config import Config, GateConfig
 from skillopt_ci.config.models import PROVIDERS
 from skillopt_ci.config.rollout import RolloutConfig
 from skillopt_ci.util import sha256_of_json
@@ -120,7 +120,7 @@ _LONGEST_VALUE = 40
 
 def changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
     """Each key whose value differs, with both values if short: ``train.batch_size (16 → 8)``."""
-    old, new = dict(leaves(before)), dict(leaves(after))
+    old, new = (dict([*leaves(_LEFT_OUT), *leaves(one)]) for one in (before, after))
     changes = []
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key):
@@ -163,6 +163,13 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
     "rollout": _OF_ROLLOUTS,
     "model": dict.fromkeys(("target", "optimizer", "judge"), TRANSPORT),
 }
+#: What :func:`influences` leaves out at these defaults.
+_LEFT_OUT: Mapping[str, object] = {
+    "rollout": RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS),
+    "environment": None,
+    "gradient": {"analysts": 1},
+    "evaluation": {"gate": GateConfig().model_dump(mode="json")},
+}
 
 
 def influences(config: Config) -> dict[str, Any]:
@@ -190,10 +197,9 @@ def influences(config: Config) -> dict[str, Any]:
         **gate.model_dump(mode="json", exclude_defaults=True),
     }
     facts["evaluation"]["race"] = _RACE
-    if facts["rollout"] == RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS):
-        del facts["rollout"]
-    if facts["environment"] is None:
-        del facts["environment"]
+    for section in ("rollout", "environment"):
+        if facts[section] == _LEFT_OUT[section]:
+            del facts[section]
     if facts["gradient"]["analysts"] == 1:
         del facts["gradient"]["analysts"]
     return facts

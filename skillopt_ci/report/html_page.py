@@ -5,14 +5,14 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from functools import cache, partial
+from functools import cache
 from importlib import resources
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from skillopt_ci import __version__
+from skillopt_ci.config.reference import leaves
 from skillopt_ci.ledger.records import HistoryEntry
 from skillopt_ci.model.types import by_role
 from skillopt_ci.report import words as say
@@ -86,7 +86,7 @@ def build_page(evidence: Evidence, *, live: str = "") -> str:
     return _template().render(
         run=run,
         results=tuple(_results(run)),
-        known=partial(_known, run),
+        known=dict(leaves(run.state.basis.config if run.state.basis else {})).get,
         spent=by_role(run.state.accounts),
         dates=evidence.dates,
         curve=curve(run.history, {view.anchor: view.verdict for view in views}),
@@ -145,14 +145,6 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
     now = (current.origin, current.measurement.score, current.measurement.n)
     first = () if origin is None else (("at the start", run.first_score, origin.tasks),)
     yield "Selection", (*first, now), told
-
-
-def _known(run: RunView, path: str) -> Any:
-    """A value of the configuration on record; nothing if it is not there."""
-    found: Any = run.state.basis.config if run.state.basis else {}
-    for key in path.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
 
 
 @cache

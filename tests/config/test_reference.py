@@ -90,6 +90,7 @@ def test_every_key_is_described():
         ),
         ({}, {"a": True}, ("a (none → true)",)),
         ({"a": "x" * 100}, {"a": "y"}, ("a",)),
+        ({"rollout": {"attempts": 2, "nudges": 0}}, {}, ("rollout.attempts (2 → 1)",)),
     ],
 )
 def test_changed_keys_are_named_with_both_values_unless_they_are_long(before, after, named):
