@@ -15,7 +15,7 @@ from typing import Literal
 from skillopt_ci.config.reference import changed_keys
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.git.history import day, message, parents
-from skillopt_ci.git.objects import merge_trees
+from skillopt_ci.git.objects import change_tree, merge_trees
 from skillopt_ci.ledger.evidence import as_recorded, booked
 from skillopt_ci.ledger.folder import FIXED_FILES, RunFolder, document, standing_files
 from skillopt_ci.ledger.ledger import Ledger, Position
@@ -71,30 +71,28 @@ class ScoredCheckout(Checkout):
 
 
 def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Checkout:
-    """The checkout to build on, taking changes to the branches into account.
+    """The checkout to build on, with changes to the branches and records that people reverted.
 
     - No skills branch, or one merged into base: base, which remembers the run.
     - Base changed the skill (or the run's folder, by a squash merge): a merge of base into the
       skills branch, published at once; without ``publish``, only its tree.
     - Otherwise the skills branch; base may have moved on in other files.
-
-    Records that a person's `git revert` took back are restored first, if ``publish``.
     """
     ledger, path, tip, base = run.ledger, run.skill_path, position.tip, position.base
     if tip is None or position.tip_in_base:
-        if tip is not None and publish:
-            base = _with_records_of(run, tip, base, tip)
+        if tip is not None:
+            base = _with_records_of(run, tip, base, tip, publish=publish)
         start_of(ledger, path, replace(position, base=base))
         return read_checkout(ledger, path, base, branch=tip if base == position.base else base)
     start = start_of(ledger, path, position)
-    if publish:
-        if start != tip:
-            words = message(*run.render.base(ledger.base, path))
-            start = ledger.commit((tip, base), start, {}, words)
-            ledger.advance(tip, start)
+    if publish and start != tip:
+        words = message(*run.render.base(ledger.base, path))
+        start = ledger.commit((tip, base), start, {}, words)
+        ledger.advance(tip, start)
+    if publish or start == tip:  # a tree has no log
         log = ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS)
         own = next((one.sha for one in log if "Skillopt-Action" in one.trailers), start)
-        start = _with_records_of(run, own, start, start)
+        start = _with_records_of(run, own, start, start, publish=publish)
     return read_checkout(ledger, path, start, branch=start)
 
 
@@ -110,10 +108,8 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
     state = folder.read_state(read)
     step = 0 if state is None else state.step + 1
     if step and folder.read_step(read, step) is not None:
-        trailers = [
-            one.trailers for one in ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS)
-        ]
-        of_step = [one for one in trailers if one.get("Skillopt-Step") == str(step)]
+        log = ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS)
+        of_step = [one.trailers for one in log if one.trailers.get("Skillopt-Step") == str(step)]
         # a verdict in the log was not lost by a rebase, but undone by a person's `git revert`
         if all(one.get("Skillopt-Action") == "proposed" for one in of_step):
             raise RepositoryError(
@@ -135,16 +131,19 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
     return _merged_with_base(ledger, path, start, base)
 
 
-def _with_records_of(run: Run, own: str, commit: str, tip: str) -> str:
-    """``commit`` with the records of ``own`` that a `git revert` undid, lest steps be repeated."""
+def _with_records_of(run: Run, own: str, commit: str, tip: str, *, publish: bool) -> str:
+    """``commit``, or its tree, with what a `git revert` undid of the records, lest steps repeat."""
     ledger = run.ledger
     before, now = (run.folder.read_history(partial(ledger.read, one)) for one in (own, commit))
     skills = {ledger.read(one, run.skill_path) for one in (own, commit)}
     if len(now) >= len(before) or len(skills) == 1:  # the records alone: to begin the run anew
         return commit
     lost = ledger.changed_between(commit, own, (run.folder.path,))
+    files = {path: ledger.read(own, path) for path in lost}
+    if not publish:
+        return change_tree(ledger.git, commit, files)
     words = message("Keep the records of training", "", {"Skillopt-Action": "keep_records"})
-    kept = ledger.commit((commit,), commit, {path: ledger.read(own, path) for path in lost}, words)
+    kept = ledger.commit((commit,), commit, files, words)
     ledger.advance(tip, kept)
     return kept
 

@@ -9,6 +9,7 @@ from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Decision, Snapshot
 from skillopt_ci.progress import Event, Note
 from skillopt_ci.skill.document import sha256
+from skillopt_ci.training.prefetcher import look_ahead
 from skillopt_ci.training.state import decided_snapshots
 from tests.conftest import BRANCH, CANDIDATE, RULES, SKILL, Checkout, tasks
 
@@ -86,6 +87,7 @@ def test_a_git_revert_takes_back_the_skill_and_no_record(checkout, model_server,
     with checkout.worktree(branch) as there:
         there.git("revert", "--mainline", "1", "--no-edit", "HEAD")
     model_server.plan = (RULES["b"],)
+    assert look_ahead(checkout.session()).step == 2
     outcome = checkout.done()
     assert (outcome.record.step, checkout.kinds()) == (2, ["start", "step", "measure", "step"])
     assert "Kind b:" in checkout.show(BRANCH)
