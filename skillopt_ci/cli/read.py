@@ -168,7 +168,8 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
 def in_flight(reader: RunReader) -> EventView | None:
     """The candidate that waits for its verdict, as far as this clone knows."""
     folder, read, state = reader.folder, reader.waiting, reader.state
-    record = folder.read_step(read, state.step + 1) or folder.read_boundary(read, state.epoch)
+    ends = (folder.read_boundary(read, one) for one in range(state.boundary + 1, state.epoch + 1))
+    record = folder.read_step(read, state.step + 1) or next(filter(None, ends), None)
     view = record and event_view(record, StepPlace(candidate=reader.flight))
     return view if view and view.fate == "flight" else None
 

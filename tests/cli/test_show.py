@@ -127,8 +127,8 @@ def test_a_candidate_that_waits_is_in_flight(cli, done, git):
 
 
 def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(cli, checkout):
-    for _ in range(2):
-        checkout.step(*EPOCH_ENDS)
+    for _ in range(3):  # the third is of the second epoch
+        checkout.step(*EPOCH_ENDS, "schedule.slow_update=scheduled")
     checkout.stop(epoch_end=True)
     folder = checkout.folder
     assert re.search(r"^in flight +end of epoch 1: ", cli(folder, "status").out, re.MULTILINE)
