@@ -109,16 +109,16 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
     epoch = min(epochs, plan.plan_step(train, config.train, first, state).epoch)
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
-    upcoming, of_epoch, works = list[Calls](), [*begin], [*begin]
+    ends = [] if due is None else [forecast.epoch_end(due)]
+    upcoming, of_epoch, works = list[Calls](), begin + ends * (due == epoch), begin + ends
     scheduled = config.schedule.slow_update == "scheduled"
     # an end that is due waits for its own schedule, or for a step in flight
     waits = scheduled if candidate is None else candidate.record.step == first
-    for number in range(1, situation.total_steps + 1):
-        step, own = plan.plan_step(train, config.train, number, state), list[Calls]()
-        if number >= first:
-            own.append(forecast.step(step))
-            upcoming = upcoming or [*(begin if waits else works), *own]
-        if step.is_last_of_epoch and (number >= first or step.epoch == due):
+    for number in range(first, situation.total_steps + 1):
+        step = plan.plan_step(train, config.train, number, state)
+        own = [forecast.step(step)]
+        upcoming = upcoming or [*(begin if waits else works), *own]
+        if step.is_last_of_epoch:
             own.append(forecast.epoch_end(step.epoch))
         works += own
         of_epoch += own if step.epoch == epoch else []

@@ -230,13 +230,11 @@ def test_scheduled_leaves_it_to_the_command_which_waits_until_it_is_due(checkout
     assert ends(checkout) == [1]
 
 
-def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
-    model_server.guidance = RULE
-    checkout.run(*SCHEDULED)
-    checkout.end_epoch(*SCHEDULED)
-    assert ends(checkout) == [2]
-    assert checkout.boundary(2).previous_hard == 0.0  # that of the initial skill
-    assert checkout.end_epoch(*SCHEDULED) is None
+def test_an_end_that_is_due_is_estimated_after_batches_became_smaller(checkout):
+    longer = (*SCHEDULED, "train.num_epochs=3")
+    for size in (8, 8, 4):
+        checkout.step(*longer, f"train.batch_size={size}")
+    assert estimated(checkout.session(*longer, "train.batch_size=1"))["slow_update"].high == 4
 
 
 @pytest.mark.parametrize(("size", "steps"), [(4, 2), (2, 3), (8, 2)])
@@ -325,13 +323,16 @@ def test_every_step_does_what_was_foretold(checkout):
     assert foretold(checkout, *EPOCH_ENDS, "evaluation.eval_test=false").work == "done"
 
 
-def test_a_schedule_of_its_own_is_told_beside_the_step(checkout):
+def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
+    model_server.guidance = RULE
     for _ in range(2):
         checkout.step(*SCHEDULED)
     assert foretold(checkout, *SCHEDULED) == Upcoming("step", 4, 3, 1, scheduled=True)
     checkout.run(*SCHEDULED)
     assert foretold(checkout, *SCHEDULED) == Upcoming("epoch_end", 4, None, 2, scheduled=True)
     checkout.end_epoch(*SCHEDULED)
+    assert (ends(checkout), checkout.boundary(2).previous_hard) == ([2], 0.0)  # the initial skill's
+    assert checkout.end_epoch(*SCHEDULED) is None
     assert foretold(checkout, *SCHEDULED).work == "finish"
 
 
