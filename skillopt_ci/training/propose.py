@@ -27,6 +27,7 @@ from skillopt_ci.training.plan import (
     StepPlan,
     analyst_budget,
     edit_budget,
+    extra_steps,
     last_step_of,
     lr_control,
 )
@@ -69,7 +70,8 @@ async def propose(
         run.observer(Note(text, level="warning"))
     reflections = [reflection for one in worked for reflection in one.reflections]
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
-    limit = edit_budget(optimizer, plan.step, last_step_of(run, checkout))
+    extra = extra_steps(len(run.splits.train), run.config.train, checkout.state)
+    limit = edit_budget(optimizer, plan.step - extra, last_step_of(run, checkout) - extra)
     rate, undecided = None, None
     if lr_control(optimizer) == "autonomous" and merged.edits:
         rate, undecided = await decide_learning_rate(

@@ -338,6 +338,7 @@ def test_the_edit_budget_follows_its_schedule(scheduler, most, least, expected):
     rates = {"learning_rate": most, "min_learning_rate": least}
     optimizer = Optimizer.model_validate({**rates, "lr_scheduler": scheduler})
     assert budgets(optimizer, len(expected)) == expected
+    assert edit_budget(optimizer, len(expected) + 5, len(expected)) == expected[-1]
 
 
 @pytest.mark.parametrize("scheduler", ["constant", "linear", "cosine"])

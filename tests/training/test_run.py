@@ -237,13 +237,15 @@ def test_an_end_that_is_due_is_estimated_after_batches_became_smaller(checkout):
     assert estimated(checkout.session(*longer, "train.batch_size=1"))["slow_update"].high == 4
 
 
-@pytest.mark.parametrize(("size", "steps"), [(4, 2), (2, 3), (8, 2)])
-def test_run_ends_every_epoch_and_compares_with_the_last_end(checkout, size, steps):
+@pytest.mark.parametrize(("size", "budgets"), [(4, [1]), (2, [3, 1]), (8, [1])])
+def test_run_ends_every_epoch_and_compares_with_the_last_end(checkout, size, budgets):
     checkout.run("train.num_epochs=1", *EPOCH_ENDS)
     assert checkout.show(BRANCH, ".skillopt/demo/epochs/01.md") == checkout.show(BRANCH)
     checkout.step(*EPOCH_ENDS)
-    checkout.run(f"train.batch_size={size}", *EPOCH_ENDS)
-    assert checkout.kinds()[4:] == [*["step"] * steps, "slow_update"]
+    rates = ("optimizer.learning_rate=20", "optimizer.min_learning_rate=1")
+    checkout.run(f"train.batch_size={size}", *EPOCH_ENDS, *rates, "optimizer.lr_scheduler=linear")
+    assert checkout.kinds()[4:] == ["step", *["step" for _ in budgets], "slow_update"]
+    assert [checkout.record(4 + n).proposal.edit_budget for n in range(len(budgets))] == budgets
     assert (ends(checkout), checkout.state().boundary) == ([1, 2], 2)
     assert checkout.boundary(2).previous_hard == 0.25
 
