@@ -190,8 +190,7 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
         plan.judged(run.config, run.selection),
     )
     part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model))
-    dollars = part.cost_usd()
-    cost = cost_text(None if dollars is None else dollars.likely)
+    cost = cost_text(dollars.likely if (dollars := part.cost_usd()) else None)
     asked, tokens = round(part.calls().likely), round(part.tokens().likely)
     said = f"about {plural(asked, 'call')}, {tokens:,} tokens, cost {cost}"
     return f"{said}; those that are cached cost nothing."

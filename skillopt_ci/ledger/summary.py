@@ -81,6 +81,8 @@ class Summary(Record):
     """What of `usage` each role consumed in each stage; the rest is from before this was kept."""
     tested_under: str = ""
     """Fingerprint of what the test scores depend on besides the skill; empty without a test."""
+    trained: int = Field(0, exclude_if=not_)
+    """How many of the test tasks the run had trained on, as another split."""
 
     @property
     def tested(self) -> tuple[FinalSkill, ...]:

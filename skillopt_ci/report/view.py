@@ -396,16 +396,12 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     now = say.with_pessimistic(score_text(current.score, current.n), current)
     if (found := run.tested) is not None and run.tested_skill is not None:
         skill, _ = run.tested_skill
-        told = [
-            score_text(one.test.hard, one.test.n)
-            for one in (found.initial, skill)
-            if one.test is not None
-        ]
-        if told:
+        if told := [score_text(one.hard, one.n) for one in (found.initial.test, skill.test) if one]:
             other = f"the skill of {skill.origin}, not this one; "
             which = "" if skill.sha256 == state.current.sha256 else other
             began = ", from where training began" if since else ""
-            after = f"{which}after step {found.step}{began}, tasks kept out of training"
+            kept = f"{found.trained} of the tasks were trained on" if found.trained else ""
+            after = f"{which}after step {found.step}{began}, {kept or 'tasks kept out of training'}"
             yield Fact("test", f"{' → '.join(told)} ({after})")
     yield Fact("selection", f"{started} → {now} ({state.current.origin})")
     if run.claim:

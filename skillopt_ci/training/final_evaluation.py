@@ -132,8 +132,7 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
     earlier = run.folder.read_summary(read)
     if earlier is not None and earlier.tested_under != run.tested_under:
         earlier = None
-    over = earlier is not None and finished(checkout.history)
-    if over or not (early or finish_due(run, checkout)):
+    if (earlier and finished(checkout.history)) or not (early or finish_due(run, checkout)):
         return None
     promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
     if promoted:
@@ -143,12 +142,11 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
         "best": checkout.skill if promoted else read(run.folder.best_skill) or "",
         "last": checkout.skill,
     }
-    tests, used = dict[str, Measurement](), dict[Account, Usage]()
+    tests, used, trained = dict[str, Measurement](), dict[Account, Usage](), 0
     if run.tested_under:
-        warn_of_trained(run, checkout, run.test, "test")
+        trained = warn_of_trained(run, checkout, run.test, "test")
         async with open_models(run, checkout, "finish") as models:
-            done = () if earlier is None else earlier.tested
-            known = {one.sha256: one.test for one in done if one.test is not None}
+            known = {one.sha256: one.test for one in earlier.tested if one.test} if earlier else {}
             tests = await _test(run, texts, known, models)
         used = dict(models.meter.accounts())
     state = before.model_copy(
@@ -170,7 +168,7 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
         tasks=before.current.measurement.n,
         usage=as_recorded(total(used.values())),
     )
-    summary = _summary(run, checkout, state, entry, sha256(texts["first"]), tests)
+    summary = _summary(run, checkout, state, entry, sha256(texts["first"]), tests, trained)
     commits = run.ledger.log(checkout.commit, paths=(run.folder.history,))
     seconds = sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
     seconds += run.clock() - began
@@ -188,6 +186,7 @@ def _summary(
     entry: HistoryEntry,
     initial_sha256: str,
     tests: Mapping[str, Measurement],
+    trained: int,
 ) -> Summary:
     history = (*checkout.history, entry)
 
@@ -233,6 +232,7 @@ def _summary(
         epochs=tuple(epoch_summaries(history)),
         stages={stage: as_recorded(used) for stage, used in totals.items()},
         tested_under=run.tested_under,
+        trained=trained,
     )
 
 

@@ -133,8 +133,8 @@ def step_records(
     return tuple(record for record in records if record is not None)
 
 
-def warn_of_trained(run: Run, checkout: Checkout, tasks: Collection[Task], split: str) -> None:
-    """Warn if steps of the run trained on ``tasks``, which are those of ``split``."""
+def warn_of_trained(run: Run, checkout: Checkout, tasks: Collection[Task], split: str) -> int:
+    """Warn if steps of the run trained on ``tasks``, those of ``split``; return on how many."""
     trained = {
         task.id
         for epoch in {one.epoch for one in checkout.history}
@@ -144,6 +144,7 @@ def warn_of_trained(run: Run, checkout: Checkout, tasks: Collection[Task], split
     if seen := len(trained & {task.id for task in tasks}):
         told = f"{seen} of {plural(len(tasks), f'{split} task')} were trained on: the split changed"
         run.observer(Note(f"{told}, so the {split} scores may be too high.", "warning"))
+    return seen
 
 
 def meta_skill(run: Run, checkout: Checkout) -> str:
@@ -181,8 +182,7 @@ def conclusion_of(run: Run, checkout: Checkout, entry: HistoryEntry) -> Conclusi
 
 def _measurement(run: Run, checkout: Checkout, entry: HistoryEntry) -> Measurement | None:
     """What the decision of ``entry`` measured, if that still compares."""
-    conclusion = conclusion_of(run, checkout, entry)
-    whole = None if conclusion is None else conclusion.decision
+    whole = found.decision if (found := conclusion_of(run, checkout, entry)) else None
     decision = whole.notes if whole and entry.kind == "notes" else whole
     compares = decision is not None and decision.measured_under == run.measured_under
     return decision.measurement if decision and compares else None

@@ -44,8 +44,8 @@ def test_a_limit_of_steps_does_not_keep_the_run_from_its_tests(checkout):
     assert end(checkout, "budget.step.calls=9").summary.tested
 
 
-@pytest.mark.parametrize("split", ["test", "selection"])
-def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, split):
+@pytest.mark.parametrize(("split", "test"), [("test", True), ("selection", False)])
+def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, split, test):
     for offset, size in ((300, 8), (0, 8), (300, 1)):  # in the epochs 1, 2 and, by its size, 1
         checkout.write("tasks/train.jsonl", tasks(offset))
         checkout.step(f"train.batch_size={size}")
@@ -54,6 +54,7 @@ def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, s
     end(checkout, observer=events.append)
     told = [one.text for one in events if isinstance(one, Note) and one.level == "warning"]
     assert any(f"8 of 8 {split} tasks were trained on" in text for text in told)
+    assert ("8 test tasks trained on" in checkout.git("log", "-1", "--format=%B", BRANCH)) is test
 
 
 def test_tests_are_told_by_the_score_that_the_commit_has(checkout):
@@ -96,8 +97,7 @@ def test_three_skills_are_tested_and_compared(checkout, model_server):
     assert checkout.git("rev-parse", f"{BRANCH}^@") == before
     assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on 8 test tasks"
     changed = checkout.git("diff", "--name-only", before, outcome.checkout.commit).split("\n")
-    shown = {FOLDER.badge, FOLDER.card}
-    assert set(changed) == {FOLDER.history, FOLDER.state, FOLDER.summary, *shown}
+    assert {*changed} == {FOLDER.history, FOLDER.state, FOLDER.summary, FOLDER.badge, FOLDER.card}
     assert checkout.kinds()[-1] == "finish"
     # a second time changes nothing
     model_server.prompts.clear()
