@@ -216,6 +216,8 @@ def _check_plan(
         coming = upcoming(config, sizes, state, history, edited=edited)
         told = f"{coming.why or told}, {state.step} done"
         then = _AFTER_TRAINING.get(coming.work)
+        if coming.work == "epoch_end" and coming.scheduled:
+            then = (f"Ready for the end of epoch {coming.epoch_end}", "slow-update")
     if sizes.selection < selection:
         told += f"; candidates are compared on {sizes.selection} of the {selection} selection tasks"
     if more_edits:
