@@ -49,9 +49,8 @@ def pinned_comment(
 ) -> str:
     """The run's standing and a section for every event, in at most ``limit`` bytes."""
     head = md.join(marker(run.state.run), _standing(run, inconclusive))
-    told = run.history[run.base_events :]
     sections = [view_section(run.flight, links, "⏳")] if run.flight else []
-    sections += [event_section(run, links, entry) for entry in reversed(told)]
+    sections += [event_section(run, links, one) for one in reversed(run.history[run.base_events :])]
     return md.compose(head, sections, footer(run, links), limit=limit)
 
 

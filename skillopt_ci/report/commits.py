@@ -269,7 +269,7 @@ def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
     yield "best", _final_scores(summary.best)
     yield "last", "the same text as the best" if same else _final_scores(summary.last)
     if summary.trained:
-        yield "caution", f"{plural(summary.trained, 'test task')} trained on: the split changed"
+        yield "caution", f"training used {plural(summary.trained, 'test task')}: the split changed"
     if summary.best_gain is not None:
         yield "best − initial", _gain(summary.best_gain)
     if summary.last_gain is not None and not same:

@@ -148,9 +148,8 @@ def unevaluated_check(
 
 def untouched_comment(run: str, why: str, links: md.Links) -> str:
     """What stands in place of an earlier head's evaluation."""
-    head = f"### ➖ {NOTHING_TO_DO}"
-    told = f"{md.inline(why[:1].upper() + why[1:], 500)}."
-    return md.join(marker(run, "evaluation"), head, told, f"<sub>{links.run('workflow run')}</sub>")
+    told = f"### ➖ {NOTHING_TO_DO}\n\n{md.inline(why[:1].upper() + why[1:], 500)}."
+    return md.join(marker(run, "evaluation"), told, f"<sub>{links.run('workflow run')}</sub>")
 
 
 def _check_name(run: str) -> str:

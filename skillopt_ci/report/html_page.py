@@ -126,7 +126,8 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
     skill, gain = run.tested_skill or (None, None)
     if found is not None and skill is not None and skill.test is not None:
         tested = (("at the start", found.initial.test), (skill.origin, skill.test))
-        told = [f"{plural(skill.test.n, 'task')} that training never used"]
+        used = f"; training used {found.trained}" if found.trained else " that training never used"
+        told = [f"{plural(skill.test.n, 'task')}{used}"]
         if skill.sha256 != run.state.current.sha256:
             told.append(f"the skill of {skill.origin}, not the current one")
         if gain is not None:

@@ -400,8 +400,8 @@ def run_facts(run: RunView) -> Iterator[Fact]:
             other = f"the skill of {skill.origin}, not this one; "
             which = "" if skill.sha256 == state.current.sha256 else other
             began = ", from where training began" if since else ""
-            kept = f"{found.trained} of the tasks were trained on" if found.trained else ""
-            after = f"{which}after step {found.step}{began}, {kept or 'tasks kept out of training'}"
+            used = f"training used {found.trained} of the tasks" if found.trained else ""
+            after = f"{which}after step {found.step}{began}, {used or 'tasks kept out of training'}"
             yield Fact("test", f"{' → '.join(told)} ({after})")
     yield Fact("selection", f"{started} → {now} ({state.current.origin})")
     if run.claim:

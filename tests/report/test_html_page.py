@@ -22,7 +22,7 @@ from skillopt_ci.report.effects import Effect
 from skillopt_ci.report.html_attempts import Trajectory, Turn, recorded
 from skillopt_ci.report.html_charts import TaskGrade
 from skillopt_ci.report.html_page import Evidence, Version, build_page
-from skillopt_ci.report.view import RunView
+from skillopt_ci.report.view import RunView, run_facts
 from skillopt_ci.rollout.types import Status
 
 pytestmark = pytest.mark.integration
@@ -144,10 +144,12 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
     results = show(evidence(replace(run, summary=summary))).locator(".result").all_inner_texts()
     assert [one.split("\n")[0] for one in results] == ["Test", "Selection"]
     assert "0.200 → 0.500" in results[0]
-    assert "60 tasks that training never used" in results[0]
-    assert "the skill of step 1, not the current one" in results[0]
+    assert "tasks that training never used\n\nthe skill of step 1, not the current" in results[0]
     assert "+0.300 ± 0.129 (95 %), 2 fixed, 0 broken" in results[0]
     assert "measured after step 2; training has gone on since" in results[0]
+    moved = replace(run, summary=summary.model_copy(update={"trained": 8}))
+    assert "60 tasks; training used 8" in show(evidence(moved)).inner_text(".result >> nth=0")
+    assert "training used 8 of the tasks" in next(run_facts(moved)).text
 
 
 def test_one_panel_tells_of_models_settings_dates_and_cost(show):

@@ -53,8 +53,8 @@ def test_tasks_that_were_trained_on_decide_nothing_without_a_warning(checkout, s
     events: list[Event] = []
     end(checkout, observer=events.append)
     told = [one.text for one in events if isinstance(one, Note) and one.level == "warning"]
-    assert any(f"8 of 8 {split} tasks were trained on" in text for text in told)
-    assert ("8 test tasks trained on" in checkout.git("log", "-1", "--format=%B", BRANCH)) is test
+    assert any(f"Training used 8 of 8 {split} tasks" in text for text in told)
+    assert ("used 8 test tasks" in checkout.git("log", "-1", "--format=%B", BRANCH)) is test
 
 
 def test_tests_are_told_by_the_score_that_the_commit_has(checkout):
