@@ -180,12 +180,11 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
     rows = [*summary_rows(found, outcome.seconds)] if settings.verbosity >= 0 else []
-    title = f"Run {found.run}{note}" if rows else ""
     if not rows and (before := found.initial.test) and (after := found.best.test):
         told = f"Test score{note}: {score(before.hard)} → {score_text(after.hard, after.n)}"
         click.echo(told, file=settings.people)
     rows += [("fresh attempts", claim)] if claim else []
-    print_rows(settings, title, rows)
+    print_rows(settings, "" if settings.verbosity < 0 else f"Run {found.run}{note}", rows)
 
 
 @command("slow-update")
@@ -445,7 +444,7 @@ def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
     """Which budgets likely end the work, given the ``spent``; confirmation uses what is left."""
     step = ("step", budget.step, found.step, Usage(), "will likely break off the step, which")
     rest = Part("", tuple(one for one in found.rest.stages if one.account != CONFIRMATION))
-    whole = ("run", budget.run, rest, spent, "will end the run early: all but confirmation")
+    whole = ("run", budget.run, rest, spent, "will end the run early: without confirmation, it")
     for scope, limits, part, used, end in (step, whole):
         for name in ("calls", "tokens", "cost_usd"):
             limit, needed = getattr(limits, name), getattr(part, name)() or Range()
