@@ -440,7 +440,7 @@ class State(Record):
     basis: Basis | None = None
     """What the last step was proposed under."""
     extra_steps: int = Field(0, exclude_if=not_)
-    """Steps beyond those that the same part of the epochs takes in batches as `basis` has them."""
+    """Steps done beyond those that this part of the epochs takes with the batches of `basis`."""
     kept: dict[str, JsonValue] = Field(default_factory=dict, exclude_if=not_)
     """What later commands use, by dotted key, where `-o` set some of `basis` for one command."""
     heard_notes: tuple[str, ...] = ()

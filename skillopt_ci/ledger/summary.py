@@ -82,7 +82,7 @@ class Summary(Record):
     tested_under: str = ""
     """Fingerprint of what the test scores depend on besides the skill; empty without a test."""
     trained: int = Field(0, exclude_if=not_)
-    """How many of the test tasks the run had trained on, as another split."""
+    """How many of the test tasks training used while they were in another split."""
 
     @property
     def tested(self) -> tuple[FinalSkill, ...]:

@@ -168,7 +168,7 @@ def with_pessimistic(text: str, measurement: Measurement) -> str:
 
 
 def quoted(text: str, limit: int) -> str:
-    """A text on one line, without first markers, a final full stop or fences, unless it is one."""
+    """A text on one line, without markers before it, a final full stop and fences around more."""
     return one_line((_FENCE.sub("", text).strip() or text).lstrip("#-*> \n"), limit).rstrip(" .")
 
 
