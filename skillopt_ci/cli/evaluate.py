@@ -234,7 +234,7 @@ def trace_command(
         )
     if found is None:
         others = nearest(task, stages) or f"Recorded are {names_text(sorted(stages))}."
-        meant = f"Its stages are {names_text([*stages[task]])}." if task in stages else others
+        meant = f"Recorded stages: {names_text([*stages[task]])}." if task in stages else others
         raise UsageError(f"No such attempt at task {task!r} is recorded. {meant}")
     if settings.json:
         print_json(list(found.events))

@@ -168,7 +168,7 @@ def with_pessimistic(text: str, measurement: Measurement) -> str:
 
 
 def quoted(text: str, limit: int) -> str:
-    """A text on one line, without markers before it, a final full stop and fences around more."""
+    """A text on one line, without first markers, a final full stop and, if more is left, fences."""
     return one_line((_FENCE.sub("", text).strip() or text).lstrip("#-*> \n"), limit).rstrip(" .")
 
 

@@ -147,7 +147,7 @@ def test_an_attempt_is_shown_from_question_to_outcome(cli, trained):
 def test_the_stage_can_be_chosen(cli, trained):
     task = first_task(trained, "selection")
     assert "stage selection" in cli(trained, "trace", task, "--stage", "selection").out
-    assert "Its stages are " in cli(trained, "trace", task, "--stage", "rollout").err
+    assert "Recorded stages: " in cli(trained, "trace", task, "--stage", "rollout").err
 
 
 def test_the_skill_can_be_chosen(cli, fresh):
