@@ -136,8 +136,8 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         calls = counts.in_calls(counts.joined(works), supposed.calls, situation.judged)
         return _part(name, calls, sizes, prices)
 
-    # `step` leaves a scheduled end, and so the tests, to `slow-update`
-    last = [*begin, _confirmation(run, checkout, ())] if scheduled and due is not None else works
+    # `step` leaves a scheduled end, and so the tests, to `slow-update`, unless it is in flight
+    last = [*begin, _confirmation(run, checkout, ())] if waits and due is not None else works
     rest = part("rest of the run", works)
     asked = dict.fromkeys(one.account.role for one in rest.stages)
     return Estimate(
