@@ -405,11 +405,11 @@ def analyst_budget(optimizer: Optimizer) -> int | None:
     return None if lr_control(optimizer) == "none" else optimizer.learning_rate
 
 
-def edit_budget(optimizer: Optimizer, step: int, total: int) -> int | None:
+def edit_budget(optimizer: Optimizer, step: int, total: int, extra: int = 0) -> int | None:
     """Most edits that step ``step`` of ``total`` may apply; None without a schedule.
 
     Falls from ``learning_rate`` to ``min_learning_rate`` along a line or half a cosine, reaching
-    the minimum in the last step. A run of one step keeps the maximum.
+    the minimum in the last step; ``extra`` do not count. A run of one step keeps the maximum.
     """
     if lr_control(optimizer) != "fixed":
         return None
@@ -417,7 +417,7 @@ def edit_budget(optimizer: Optimizer, step: int, total: int) -> int | None:
     bottom = min(optimizer.min_learning_rate, top)
     if optimizer.lr_scheduler == "constant" or total <= 1:
         return top
-    elapsed = min(step, total) / total
+    elapsed = (min(step, total) - extra) / (total - extra)
     if optimizer.lr_scheduler == "linear":
         return round(top + (bottom - top) * elapsed)
     return round(bottom + 0.5 * (top - bottom) * (1 + math.cos(math.pi * elapsed)))
