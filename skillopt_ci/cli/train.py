@@ -150,7 +150,9 @@ async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutco
         async with aclosing(trainer.train(ready)) as outcomes:
             async for outcome in outcomes:
                 tell(outcome)
-        return await trainer.patiently(ready, finish) if run.config.evaluation.eval_test else None
+        # a scheduled end of an epoch may still change the skill
+        end = partial(finish, early=run.config.schedule.slow_update == "inline")
+        return await trainer.patiently(ready, end) if run.config.evaluation.eval_test else None
 
 
 @command()

@@ -87,6 +87,7 @@ def test_the_step_after_the_last_one_does_what_finish_does(cli, done, words):
     planned = cli(done, "plan", *tested).json
     assert (planned["phase"], planned["attempts"]) == ("test", 0)
     assert "the end of epoch 1 waits" in cli(done, *words.split(), *tested, *SCHEDULED).err
+    assert cli(done, "run", *tested, *SCHEDULED).code == 3  # else it would test again after it
     # else the run would have ended when test tasks are added
     assert cli(done, *words.split(), *tested, "-o", "tasks.test=null").code == 3
     ended = cli(done, *words.split(), *tested)
