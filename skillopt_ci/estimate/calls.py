@@ -195,7 +195,7 @@ class Forecast:
     def _candidate(self, plan: StepPlan) -> Calls:
         optimizer, proposed = self.config.optimizer, 1 - self.assumed.empty
         control = lr_control(optimizer)
-        budget = edit_budget(optimizer, plan.step, self.situation.total_steps)
+        budget = edit_budget(optimizer, plan.step, self.situation.total_steps, plan.extra)
         calls: dict[Account, Range] = {}
         if control == "autonomous":
             calls[LEARNING_RATE] = Range(0, proposed, 2)

@@ -41,13 +41,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A step's place in the run and its ``train.accumulation`` batches."""
+    """A step's place in the run, ``extra`` as in `extra_steps`, and its accumulated batches."""
 
     step: int
     epoch: int
     step_in_epoch: int
     is_last_of_epoch: bool
     batches: tuple[Batch, ...]
+    extra: int
 
 
 def steps_per_epoch(n_train: int, train: Train) -> int:
@@ -204,7 +205,8 @@ def calls_left(
         of_test = min(each, (getattr(others, name) or 0) / others.calls) if others.calls else each
         # the first score lowers the mean, so steps may take that much more than they are planned at
         kept = tests * of_test + min(tests, sizes.calls * sizes.selection) * (each - of_test)
-        left = min(left, (limit - used - (kept if kept < limit else 0)) / each)  # or tests take all
+        kept = kept if kept < limit else 0  # else the tests would take it all
+        left = min(left, (limit - used - kept) / each)
     return left
 
 
@@ -242,8 +244,8 @@ def plan_step(
     slice and has the seed ``seed + epoch * 1000 + k + 1``. If no tasks are left (few tasks, much
     accumulation), the batch is drawn from that order with its own seed.
     """
-    per_epoch = steps_per_epoch(len(tasks), train)
-    epoch, position = divmod(step - 1 - extra_steps(len(tasks), train, state), per_epoch)
+    per_epoch, extra = steps_per_epoch(len(tasks), train), extra_steps(len(tasks), train, state)
+    epoch, position = divmod(step - 1 - extra, per_epoch)
     seed, size = train.seed + (epoch + 1) * EPOCH_STRIDE, train.batch_size
     order = _order(len(tasks), seed)
     batches = []
@@ -256,6 +258,7 @@ def plan_step(
         step_in_epoch=position + 1,
         is_last_of_epoch=position + 1 == per_epoch,
         batches=tuple(batches),
+        extra=extra,
     )
 
 

@@ -27,7 +27,6 @@ from skillopt_ci.training.plan import (
     StepPlan,
     analyst_budget,
     edit_budget,
-    extra_steps,
     last_step_of,
     lr_control,
 )
@@ -70,8 +69,7 @@ async def propose(
         run.observer(Note(text, level="warning"))
     reflections = [reflection for one in worked for reflection in one.reflections]
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
-    extra = extra_steps(len(run.splits.train), run.config.train, checkout.state)
-    limit = edit_budget(optimizer, plan.step, last_step_of(run, checkout), extra)
+    limit = edit_budget(optimizer, plan.step, last_step_of(run, checkout), plan.extra)
     rate, undecided = None, None
     if lr_control(optimizer) == "autonomous" and merged.edits:
         rate, undecided = await decide_learning_rate(
