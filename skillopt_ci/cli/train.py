@@ -178,15 +178,16 @@ def _tell_finish(outcome: FinishOutcome, settings: Globals) -> None:
 
 
 def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
-    found = outcome.summary
+    found, quiet = outcome.summary, settings.verbosity < 0
     note = " (simulated models)" if found.simulated else ""
-    claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
-    rows = [*summary_rows(found, outcome.seconds)] if settings.verbosity >= 0 else []
-    if not rows and (before := found.initial.test) and (after := found.best.test):
+    before, after = found.initial.test, found.best.test
+    if quiet and before and after:
         told = f"Test score{note}: {score(before.hard)} → {score_text(after.hard, after.n)}"
         click.echo(told, file=settings.people)
+    claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
+    rows = [] if quiet else [*summary_rows(found, outcome.seconds)]
     rows += [("fresh attempts", claim)] if claim else []
-    print_rows(settings, "" if settings.verbosity < 0 else f"Run {found.run}{note}", rows)
+    print_rows(settings, "" if quiet else f"Run {found.run}{note}", rows)
 
 
 @command("slow-update")

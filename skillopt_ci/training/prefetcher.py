@@ -220,7 +220,7 @@ _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    number: int
+    number: int  # from 1
     of: int
 
     @classmethod
