@@ -77,8 +77,8 @@ def test_what_ends_a_command_is_told_apart_from_commands(tmp_path):
 
 
 def test_an_answer_says_what_to_do_and_leaves_a_crash_report_in_the_log():
-    wrong = describe(ConfigError("no such key", hint="Remove it."), [])
-    assert Ended(ExitCode.USAGE, failure=wrong).told.endswith("Remove it.")
+    wrong = describe(ConfigError("no key a\nno key b", hint="Remove it."), [])
+    assert Ended(2, failure=wrong).told.endswith(" no key a<br>\nno key b\n\nRemove it.")
     crash = describe(ZeroDivisionError("division by zero"), [])
     assert Ended(ExitCode.DEFECT, failure=crash).told.endswith("Please report the job's log.")
 
