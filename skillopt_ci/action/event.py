@@ -15,10 +15,7 @@ from skillopt_ci.github.types import Reaction
 from skillopt_ci.report.evaluation import TRAINED
 
 #: Commands that people may give in a comment.
-REQUESTS = (
-    *("step", "eval", "slow-update", "note"),
-    *("status", "diff", "report", "apply", "revert"),
-)
+REQUESTS = ("step", "eval", "slow-update", "note", "status", "diff", "report", "apply", "revert")
 #: What :func:`requested` returns for any other command.
 UNKNOWN = "unknown"
 

@@ -49,9 +49,6 @@ def repositories(workspace: Path, folder: Path) -> list[Path]:
     return list(dict.fromkeys([workspace, nested]))
 
 
-# Keep the owner of files in a mounted workspace.
-
-
 @contextmanager
 def owner_kept(workspace: Path, user: int) -> Iterator[None]:
     """Give files that ``user`` (ours) creates in the block to the owner of ``workspace``."""

@@ -17,7 +17,7 @@ from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError, Usa
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
-from skillopt_ci.github.pull_requests import find_open, merge_pull_request, why_paused
+from skillopt_ci.github.pull_requests import find_own, merge_pull_request, why_paused
 from skillopt_ci.github.types import Reaction
 from skillopt_ci.ledger.ledger import Ledger, base_commit
 from skillopt_ci.report.comment import event_line, footer, lessons_text, marker, results, title
@@ -152,7 +152,7 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
     number, wishes = asked.comment.number, build.load_configured(job.settings).config.github
     if job.client is None or asked.head_then is None:
         raise UsageError("GitHub does not say what this pull request's head was when you asked")
-    if find_open(job.client, f"skillopt/{run.state.run}", run.base) != number:
+    if find_own(job.client, f"skillopt/{run.state.run}", run.base) != number:
         raise UsageError(f"#{number} is not the pull request of run '{run.state.run}'")
     if (run.state.provisional or run.unscored) and asked.comment.said != "anyway":
         why = "it was changed since it was scored" if run.unscored else run.claim
@@ -219,8 +219,7 @@ def _command(job: Job, command: Command) -> JobOutcome:
     # What ends a run is no result of `run`.
     always = command in (Command.COMMENT, Command.RUN)
     # Who was first shows what they did; this clone does not know it.
-    raced = ended.exit_code == ExitCode.LOST_RACE
-    if not raced and (always or (command.trains and (failed or not shown))):
+    if found.result != "superseded" and (always or (command.trains and (failed or not shown))):
         # a crash report stays in the log
         hint = f" {failed.hint}" if failed and ended.exit_code != ExitCode.DEFECT else ""
         why = f"{found.title}: {failed.message.rstrip('.')}.{hint}" if failed else ""
@@ -318,7 +317,7 @@ def leave_notes(job: Job, client: Client, file: Path) -> int:
     """Write the run's review comments to ``file``, with secrets redacted; return how many."""
     loaded = build.load_configured(job.settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
-    number = find_open(client, f"skillopt/{loaded.config.run}", ledger.base, or_merged=True)
+    number = find_own(client, f"skillopt/{loaded.config.run}", ledger.base)
     path = build.skill_path(loaded, ledger.git.folder)
     said = () if number is None else review_notes(client, number, path)
     notes = (

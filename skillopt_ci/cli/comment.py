@@ -96,13 +96,8 @@ def publish(
     tasks: Mapping[str, comment.TaskPlace] | None = None,
 ) -> Published:
     """Publish as far as GitHub allows; ``inconclusive`` says why the newest job has no verdict."""
-    from skillopt_ci.github.checks import keep_check  # noqa: PLC0415 - see above
+    from skillopt_ci.github import checks, comments, pull_requests  # noqa: PLC0415 - see above
     from skillopt_ci.github.client import noting  # noqa: PLC0415
-    from skillopt_ci.github.comments import keep_comment  # noqa: PLC0415
-    from skillopt_ci.github.pull_requests import (  # noqa: PLC0415
-        keep_pull_request,
-        merge_pull_request,
-    )
 
     notes: list[str] = []
     report = comment.pinned_comment(run, links, inconclusive=inconclusive)
@@ -116,7 +111,7 @@ def publish(
         labels=wishes.labels,
     )
     with noting(notes):
-        kept = keep_pull_request(client, wanted)
+        kept = pull_requests.keep_pull_request(client, wanted)
         number = kept.number
         notes.extend(kept.notes)
         # nobody reads on a pull request that people closed
@@ -124,9 +119,9 @@ def publish(
         if read is not None:
             with noting(notes):
                 if wishes.comments == "sticky":
-                    keep_comment(client, read, report)
+                    comments.keep_comment(client, read, report)
                 elif wishes.comments == "per-step":
-                    keep_comment(
+                    comments.keep_comment(
                         client, read, comment.step_comment(run, links, inconclusive=inconclusive)
                     )
             with noting(notes):
@@ -134,16 +129,20 @@ def publish(
     with noting(notes):
         # What a workflow's token pushes starts no job that could post it, and it may be required.
         trained = unevaluated_check(run.state.run, run.commit, "success", TRAINED, links)
-        keep_check(client, trained, yields=True)
-        keep_check(client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks))
+        checks.keep_check(client, trained, yields=True)
+        checks.keep_check(
+            client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks)
+        )
     with noting(notes):
         if (check := comment.confirmation_check(run, links)) is not None:
-            keep_check(client, check)
+            checks.keep_check(client, check)
     # only what is sure to be better merges by itself, never what waits for a verdict
     asked = wishes.merge == "auto" and not inconclusive and not run.state.provisional
     if asked and run.improved and read is not None:
         with noting(notes):
-            merge_pull_request(client, read, run.commit, wishes.merge_method, comment.title(run))
+            pull_requests.merge_pull_request(
+                client, read, run.commit, wishes.merge_method, comment.title(run)
+            )
     return Published(report, number, tuple(notes), run.commit)
 
 

@@ -34,6 +34,8 @@ from skillopt_ci.util import stray_character
 T = TypeVar("T")
 
 PUBLIC_API = "https://api.github.com"
+#: PyGithub follows these without the query, and so would take any pull request for the run's.
+_MOVED = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.TEMPORARY_REDIRECT)
 
 
 class Refused(UsageError):
@@ -57,6 +59,7 @@ class AnswerLost(Unavailable):
     """A request got no answer; GitHub may have carried it out."""
 
 
+_RIGHT_SERVER = "Is GITHUB_API_URL the API of the server that holds the repository?"
 _GRANT = "Grant `{permission}` to the job (its `permissions:`) or token."
 #: What to do about a refusal, by words of GitHub's.
 _REMEDIES = {
@@ -70,8 +73,11 @@ _REMEDIES = {
     "not permitted to create or approve pull requests": "Tick Settings → Actions → General → "
     "“Allow GitHub Actions to create and approve pull requests”, or use the token of an app.",
     "is locked": "Unlock the conversation.",
+    "are not allowed on this repository": "Change `github.merge_method` (`merge` or `squash`).",
+    "/repositories/": "The repository was renamed or transferred: start a new job or, outside of "
+    "jobs, set GITHUB_REPOSITORY to its new name.",
+    "it moved to": _RIGHT_SERVER,
 }
-_RIGHT_SERVER = "Is GITHUB_API_URL the API of the server that holds the repository?"
 #: What to do about some of the exceptions of `requests`.
 _HINTS = {
     "ProxyError": "Check HTTPS_PROXY, ALL_PROXY and NO_PROXY.",
@@ -94,7 +100,7 @@ def asking(what: str, permission: str = "") -> Iterator[None]:
             f"could not {what}: GitHub did not answer ({kind})", hint=_HINTS.get(kind, "")
         ) from error
     except (AssertionError, RuntimeError, BadAttributeException, LookupError, TypeError) as error:
-        # PyGithub raises these for redirects to another server, and for JSON that is not GitHub's.
+        # PyGithub raises these for links to another server, and for JSON that is not GitHub's.
         raise Unavailable(
             f"could not {what}: GitHub's answer is not usable: {error!r}", hint=_RIGHT_SERVER
         ) from error
@@ -118,7 +124,7 @@ def _translate(error: GithubException, what: str, permission: str) -> Refused | 
     if limited or status == HTTPStatus.TOO_MANY_REQUESTS or "rate limit" in by_graphql:
         wait = error.wait if isinstance(error, RateLimitExceededExceedsMaxWait) else None
         rest = "is used up" if wait is None else f"asks to wait for {wait:.0f} s"
-        return Unavailable(f"could not {what}: its rate limit {rest}")
+        return Unavailable(f"could not {what}: GitHub's rate limit {rest}")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or "went wrong while executing" in by_graphql:
         return AnswerLost(f"could not {what}: GitHub answered {status} {words}".rstrip())
     kind = Refused
@@ -140,7 +146,8 @@ def _words(error: GithubException) -> str:
             said.append(detail.get("message") or where)
         else:
             said.append(detail)
-    return "; ".join(str(word) for word in said if word)
+    lines = (line.strip() for word in said if word for line in str(word).splitlines())
+    return "; ".join(filter(None, lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +211,7 @@ class Retry(GithubRetry):
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
         """Retry a creation only if it was refused, so that nothing is created twice."""
         if method.upper() == "POST":
-            return status_code in (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
+            return status_code in (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS, *_MOVED)
         return super().is_retry(method, status_code, has_retry_after)
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
@@ -215,21 +222,23 @@ class Retry(GithubRetry):
         return asked
 
     def increment(self, *args: Any, **options: Any) -> Self:
-        """Raises what the last answer says if there were too many, or its wait is too long."""
-        response, longest = options.get("response"), self.max_rate_limit_wait
-        asked = 0.0 if response is None else self.get_retry_after(response) or 0.0
-        if response is not None and longest is not None and asked > longest:
-            response.drain_conn()  # gives the connection back
-            raise RateLimitExceededExceedsMaxWait(response.status, None, None, None, wait=asked)
+        """Raises what the last answer says, if it is not to be followed, or waited for so long."""
+        if (response := options.get("response")) is None:
+            return super().increment(*args, **options)  # type: ignore[return-value]
+        asked, longest = self.get_retry_after(response) or 0.0, self.max_rate_limit_wait
         try:
+            if response.status in _MOVED:
+                where = str(response.headers.get("Location")).partition("?")[0]
+                raise GithubException(response.status, {"message": f"it moved to {where}"})
+            if longest is not None and asked > longest:
+                raise RateLimitExceededExceedsMaxWait(response.status, None, None, None, wait=asked)
             return super().increment(*args, **options)  # type: ignore[return-value]
         except MaxRetryError as error:
-            if response is None:
-                raise
-            response.drain_conn()
             failed = response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
             kind = GithubException if failed else RateLimitExceededException
             raise kind(response.status) from error
+        finally:
+            response.drain_conn()  # gives the connection back
 
     def sleep_for_retry(self, response: BaseHTTPResponse) -> bool:
         if asked := self.get_retry_after(response):
@@ -263,8 +272,7 @@ class Client:
 
     def listing(self, path: str, repository: str = "", **wanted: str) -> Iterator[Any]:
         """All pages of a list of this repository or of another ``repository``."""
-        other = self.repo.url.removesuffix(self.name) + repository
-        url: str | None = (other if repository else self.repo.url) + path
+        url: str | None = self.repo.url.removesuffix(self.name) + (repository or self.name) + path
         parameters: dict[str, object] | None = {"per_page": 100, **wanted}
         while url is not None:
             headers, page = self.repo.requester.requestJsonAndCheck("GET", url, parameters)
@@ -302,10 +310,9 @@ class Client:
         except Refused as refused:
             if refused.status != HTTPStatus.FORBIDDEN:  # a job's own token may not ask this way
                 raise
-        try:
+        with suppress(Refused):
             return str(self.query(what, "query { viewer { login } }")["viewer"]["login"])
-        except Refused:
-            return ACTIONS
+        return ACTIONS
 
     def may_write(self, account: str) -> bool:
         """Whether ``account`` may push: maintainers may, triagers may not."""
@@ -333,7 +340,7 @@ def connect(
             backoff_factor=1.0,
             backoff_jitter=0.5 if policy.wait is time.sleep else 0.0,
             allowed_methods=frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
-            status_forcelist=[429, *range(500, 600)],
+            status_forcelist=[*_MOVED, 429, *range(500, 600)],
             max_rate_limit_wait=policy.longest,
             secondary_rate_wait=min(60.0, policy.longest),
         ),

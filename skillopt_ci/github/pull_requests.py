@@ -55,13 +55,13 @@ def head_before(client: Client, pull: PullRequest, moment: str) -> str | None:
     return None
 
 
-def find_open(client: Client, head: str, base: str, *, or_merged: bool = False) -> int | None:
-    """The number of our branch's open pull request, preferably the one into ``base``.
+def find_own(client: Client, head: str, base: str) -> int | None:
+    """The number of our branch's open pull request, or else of the latest that was merged.
 
-    With ``or_merged``, else of the latest one that was merged.
+    If there are several, that into ``base`` comes first.
     """
     pulls = _of_branch(client, head, base)
-    found = _open_one(pulls) or next((pull for pull in pulls if or_merged and pull.merged_at), None)
+    found = _open_one(pulls) or next((pull for pull in pulls if pull.merged_at), None)
     return None if found is None else found.number
 
 

@@ -127,6 +127,7 @@ def test_apply_merges_what_was_there_when_somebody_asked(world):
     assert ask(world, "/skillopt apply anyway").outputs["result"] == "done"
     assert world.hub.own_comments()[-1].endswith("\n\nMerged.")
     assert pull["merged_at"]
+    assert ask(world, "/skillopt apply anyway").outputs["result"] == "done"  # somebody was first
 
 
 def test_training_waits_until_what_was_applied_is_merged(world):

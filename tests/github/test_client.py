@@ -62,9 +62,6 @@ def test_a_workflow_s_token_speaks_for_the_bot(scene):
     assert scene.client().login == "github-actions[bot]"
     scene.hub.tokens["app"] = "trainer[bot]"
     assert scene.client("app").login == "trainer[bot]"
-
-
-def test_without_graphql_it_is_taken_for_the_bot(scene):
     scene.hub.fail("POST /graphql", 404, "Not Found")
     assert scene.client().login == "github-actions[bot]"
 
@@ -151,21 +148,15 @@ def pulled(scene: Scene) -> Scene:
     return scene
 
 
+@pytest.mark.parametrize(("headers", "seconds"), [({"Retry-After": "7"}, 7.0), ({}, 60.0)])
 @pytest.mark.parametrize("status", [403, 429])
 @pytest.mark.parametrize("operation", [SHOW, CREATE])
-def test_it_waits_as_long_as_it_is_asked(pulled, status, operation):
-    pulled.hub.fail(operation, status, SECONDARY, headers={"Retry-After": "7"})
+def test_it_waits_as_long_as_it_is_asked_or_a_minute(pulled, status, operation, headers, seconds):
+    pulled.hub.fail(operation, status, SECONDARY, headers=headers)
     client = pulled.client()
     get_pull_request(client, 1)
     keep_comment(client, 1, BODY)
-    assert (pulled.waits, pulled.hub.own_comments()) == ([7.0], [BODY])
-
-
-@pytest.mark.parametrize("status", [403, 429])
-def test_a_secondary_limit_without_a_time_means_a_minute(pulled, status):
-    pulled.hub.fail(SHOW, status, SECONDARY)
-    get_pull_request(pulled.client(), 1)
-    assert pulled.waits == [60.0]
+    assert (pulled.waits, pulled.hub.own_comments()) == ([seconds], [BODY])
 
 
 def test_a_primary_limit_is_waited_for_until_its_reset(pulled):
@@ -199,22 +190,30 @@ def test_server_errors_are_retried_with_growing_pauses_but_not_for_ever(pulled):
 @pytest.mark.parametrize("status", [403, 429])
 def test_a_limit_that_stays_is_told_after_five_minutes(pulled, status):
     pulled.hub.fail(CREATE, status, SECONDARY, times=99)
-    with pytest.raises(Unavailable, match="comment on #1: its rate limit is used up"):
+    with pytest.raises(Unavailable, match="comment on #1: GitHub's rate limit is used up"):
         keep_comment(pulled.client(), 1, BODY)
     assert pulled.waits == 5 * [60.0]
 
 
 def test_refusals_are_not_retried(pulled):
-    pulled.hub.fail(CREATE, 422, "Validation Failed")
-    with pytest.raises(Exception, match="Validation Failed"):
+    pulled.hub.fail(CREATE, 422, "Rule violations found\n\nCommits are not signed\n\n")
+    with pytest.raises(Refused, match=r"Rule violations found; Commits are not signed$"):
         keep_comment(pulled.client(), 1, BODY)
     assert pulled.hub.requests.count(CREATE) == 1
+
+
+@pytest.mark.parametrize(("operation", "status"), [(SHOW, 301), (CREATE, 307)])
+def test_a_repository_that_was_renamed_is_told(pulled, operation, status):
+    place = {"Location": f"{pulled.hub.url}/repositories/1/x?state=all"}
+    pulled.hub.fail(operation, status, headers=place, times=9)
+    with pytest.raises(Refused, match=r"moved to .*/repositories/1/x\n.* renamed or transferred"):
+        keep_comment(pulled.client(), get_pull_request(pulled.client(), 1).number, BODY)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("API rate limit exceeded for installation ID 1.", "its rate limit is used up"),
+        ("API rate limit exceeded for installation ID 1.", "GitHub's rate limit is used up"),
         ("Something went wrong while executing your query.", "Something went wrong"),
     ],
 )
