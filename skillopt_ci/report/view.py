@@ -413,7 +413,7 @@ def run_facts(run: RunView) -> Iterator[Fact]:
         yield Fact("caution", "all measured selection tasks are solved: no edit can solve more")
     if best.score > current.score:
         yield Fact("best", f"{score_text(best.score, best.n)} ({state.best.origin})")
-    yield Fact("steps", run.counts_text)
+    yield Fact("steps not yet in base" if since else "steps", run.counts_text)
     yield Fact("last step", f"{state.step} (epoch {state.epoch})" if state.step else "none yet")
     yield Fact("used by the whole run" if since else "used", say.usage_text(state.usage))
 
