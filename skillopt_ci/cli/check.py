@@ -320,10 +320,10 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
     refuse_another_skill(state, path)
     start_of(ledger, path, position)
-    if ledger.read(position.head, path) is None:
-        if file.exists():  # else it is said of the skill itself
-            commit = f"git add {shlex.quote(path)} && git commit"
-            yield Finding("git", "error", f"{path} is not committed on {ledger.base}: {commit}")
+    if ledger.read(position.head, path) is None and file.exists():  # else `skill` says it
+        where = f"skillopt/{config.run}" if position.tip else ledger.base
+        commit = f"git add {shlex.quote(path)} && git commit"
+        yield Finding("git", "error", f"{path} is not committed on {where}: {commit}")
     elif committed is not None and file.is_file():
         here = file.read_text(encoding="utf-8", errors="replace")
         if is_lfs_pointer(committed) and not is_lfs_pointer(here):

@@ -79,6 +79,9 @@ def init_command(
     root = Path(os.path.realpath(config.parent))
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
+    # a shell completes paths from where one is, not from the configuration's folder
+    if (path := given["skill"]) and not (root / path).exists() and (settings.cwd / path).exists():
+        given["skill"] = os.path.relpath(os.path.realpath(settings.cwd / path), root)
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)
@@ -314,12 +317,11 @@ def _next_steps(
     if github:
         top = repository or (settings.cwd / folder).resolve()
         files.append(shlex.quote(os.path.relpath(top / scaffold.WORKFLOW, settings.cwd.resolve())))
-    key = choices.target.get("api_key_env")
     return [
         *([] if repository else ["git init   (this folder is not in a git repository yet)"]),
         f"Replace the example tasks in {examples} with your own, one JSON object per line.",
         f"Write down in {skill} what you already know.",
-        *([f"export {key}=…"] if key else []),
+        *([f"export {key}=…"] if (key := choices.target.get("api_key_env")) else []),
         f"git add {' '.join(files)} && git commit -m 'Set up skill training'",
         f"skillopt-ci check{same}",
         f"skillopt-ci step{same}",
@@ -447,10 +449,9 @@ def _where_next(run: str, environ: Mapping[str, str], target: Path) -> Iterator[
     yield f"cd {shlex.quote(str(target))}"
     if shutil.which("skillopt-ci", path=environ.get("PATH")) is None:
         yield f'export PATH="{Path(sys.executable).parent}:$PATH"'
-    branch = f"skillopt/{run}"
     for command_line, what in (
-        (f"git log --first-parent {branch}", "each step's evidence"),
-        (f"git diff main {branch} skills", "what was learned"),
+        (f"git log --first-parent skillopt/{run}", "each step's evidence"),
+        (f"git diff main skillopt/{run} skills", "what was learned"),
         ("skillopt-ci show 2", "one step: edits, flips, scores"),
         ("skillopt-ci init", "in a repository of your own"),
     ):

@@ -126,7 +126,8 @@ def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
     if checked_out and (folder := worktree_of(git, *run_refs.own)):
         raise RepositoryError(
             f"{branch(run_refs.skills)} is checked out in {folder}; training would move it there",
-            hint=f"Check out something else first: git -C {folder} switch {branch(run_refs.base)}",
+            hint=f"Check out something else first: git -C '{folder}' switch "
+            + ("--detach" if worktree_of(git, run_refs.base) else branch(run_refs.base)),
         )
     return {name: oid for name, (oid, _) in found.items()}
 

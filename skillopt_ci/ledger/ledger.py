@@ -395,9 +395,7 @@ class Ledger:
     def _record(self, moves: Sequence[Move], reason: str) -> None:
         tracked = self.tracked(*(move.ref for move in moves))
         there = refs.read(self.git, *tracked.values()) if tracked else {}
-        followed = [
-            Move(tracked[m.ref], there.get(tracked[m.ref]), m.new) for m in moves if tracked
-        ]
+        followed = [Move(ref, there.get(ref), m.new) for m in moves if (ref := tracked.get(m.ref))]
         refs.move(self.git, (*moves, *followed), reason)
 
 

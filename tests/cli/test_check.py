@@ -251,6 +251,10 @@ def test_what_would_stop_the_next_step_is_told(done, git):
     assert errors(found := look(done)) == {}
     assert any("skills/ledger/SKILL.md is in git, but" in text for text in warnings(found))
     git(done, "sparse-checkout", "disable")
+    for words in ("switch skillopt/quickstart", "rm -r skills", "commit -m Go", "switch main"):
+        git(done, *words.split())
+    assert "not committed on skillopt/quickstart: git add" in errors(look(done))["git"]
+    git(done, "branch", "--force", "skillopt/quickstart", "skillopt/quickstart~")
     (done / "skills/ledger/SKILL.md").write_text("# Something else\n", encoding="utf-8")
     git(done, "commit", "--quiet", "--all", "-m", "Write it anew")
     assert "changed both on main and on skillopt/quickstart" in errors(look(done))["git"]
@@ -296,17 +300,13 @@ def test_a_budget_too_small_for_a_step_is_warned_about(fresh):
     assert "than the budget allows" not in told
 
 
-def test_a_remote_that_cannot_be_reached_is_infrastructure(fresh, git, tmp_path):
-    git(fresh, "remote", "add", "origin", str(tmp_path / "gone.git"))
+def test_a_remote_that_cannot_be_read_or_pushed_to_is_found(fresh, git, tmp_path):
+    origin = str(tmp_path / "origin.git")
+    git(fresh, "remote", "add", "origin", origin)
     found = look(fresh, "git.base=main")
     (finding,) = (one for one in found if one.part == "git" and one.level == "error")
     assert finding.exit_code is ExitCode.INFRASTRUCTURE
-
-
-def test_a_remote_that_takes_no_push_is_found_before_anything_is_paid_for(fresh, git, tmp_path):
-    origin = tmp_path / "origin.git"
-    git(fresh, "clone", "--quiet", "--bare", ".", str(origin))
-    git(fresh, "remote", "add", "origin", str(origin))
+    git(fresh, "clone", "--quiet", "--bare", ".", origin)
     git(fresh, "remote", "set-url", "--push", "origin", str(tmp_path / "read-only.git"))
     assert "git" in errors(look(fresh))
 

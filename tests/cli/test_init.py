@@ -106,17 +106,15 @@ def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path, git):
     assert init(tmp_path, *own, "--run", "two").return_value == 3
 
 
-def test_a_skill_given_as_a_folder_is_its_document(tmp_path):
+def test_a_skill_given_as_a_folder_is_its_document_and_may_be_anywhere(tmp_path):
     (tmp_path / "skills/notes").mkdir(parents=True)
     init(tmp_path, "--skill", "skills/notes")
     assert (tmp_path / "skills/notes/SKILL.md").is_file()
-
-
-def test_a_skill_that_is_there_may_be_in_any_folder(tmp_path):
     (tmp_path / "My Notes").mkdir()
     (tmp_path / "My Notes/SKILL.md").write_text("# Notes\n", encoding="utf-8")
-    done = init(tmp_path, "--skill", "My Notes")
+    done = init(tmp_path, "-c", "My Notes/my.yaml", "--skill", "My Notes")
     assert (done.return_value, "warning: Agents will skip" in done.stderr) == (0, True)
+    assert load(tmp_path / "My Notes/my.yaml").config.skill == "SKILL.md"
 
 
 @pytest.mark.parametrize(
