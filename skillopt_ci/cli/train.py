@@ -248,13 +248,13 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
     if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
         named = [(step, 0) for step in merged if step == int(found[1])]
     else:
-        words = quoted(what, 10_000).casefold()
+        words = quoted(what, 10_000).casefold().replace("`", "")  # pages show code without it
         proposals = {step: reader.step(step).proposal for step in merged}
         named = [
             (step, number)
             for step, proposal in proposals.items()
             for number, rule in enumerate(rules(proposal, 10_000), start=1)
-            if words and words in rule.casefold()
+            if words and words in rule.casefold().replace("`", "")
         ]
     if len(named) != 1:
         gone = {one.step for one in reader.history if one.kind == "revert" and not one.edit}
