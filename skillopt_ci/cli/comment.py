@@ -68,7 +68,7 @@ def comment_command(settings: Globals, publishing: bool) -> None:
     open_reader(settings, fresh=True)  # an old clone would publish an old state
     published = publish_run(settings, client)
     for note in published.notes:
-        click.echo(f"warning: {harmless(note)}", err=True)
+        settings.say(f"warning: {harmless(note)}", err=True)
     number = published.pull_request
     settings.tell(
         {"pull_request": number, "notes": published.notes},

@@ -32,7 +32,7 @@ def config_command(ctx: click.Context, settings: Globals) -> None:
         return
     loaded = load_configured(settings)
     for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        settings.say(f"warning: {warning}", err=True)
     values = loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
     settings.tell(values, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
@@ -138,7 +138,7 @@ def discover_command(settings: Globals) -> ExitCode:
             settings, ("words", "read by", "trained by", "document"), rows, "", ("words", "read by")
         )
     for problem in wrong:
-        click.echo(f"error: {harmless(problem)}", err=True)
+        settings.say(f"error: {harmless(problem)}", err=True)
     if wrong:
         return ExitCode.USAGE
     if not found:

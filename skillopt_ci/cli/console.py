@@ -1,5 +1,6 @@
 """What people see while and after a command works: progress, and tables that fit 80 columns."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -203,18 +204,19 @@ class _Figures(ProgressColumn):
 # Tables, with and without colour.
 
 _GAP = "  "
+#: Spaces at the end of a line, and the codes among them, of which the last ends the style.
+_PADDING = re.compile(r"(?: |(\x1b\[[\d;]*m))+$", re.MULTILINE)
 #: Columns of the terminal that a sentence needs at least.
 _READABLE = 26
 
 
 def print_rows(settings: Globals, title: str, rows: Sequence[tuple[str, str]]) -> None:
-    table = _table(title, show_header=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in rows:
-        style = verdict_style(value) if label == "verdict" else ""
-        table.add_row(Text(harmless(label)), Text(harmless(value), style))
-    _print(settings, table)
+    styles = [verdict_style(value) if label == "verdict" else "" for label, value in rows]
+    cells = [
+        (Text(harmless(label), "dim"), Text(harmless(value), style))
+        for (label, value), style in zip(rows, styles, strict=True)
+    ]
+    _print(settings, title, cells, headed=False)
 
 
 def print_table(
@@ -237,33 +239,28 @@ def print_table(
             out = cells[0].index(spare)
             cells = [row[:out] + row[out + 1 :] for row in cells]
     # to rich, which takes its time with each cell, all columns but the last are one
-    heads = [_GAP.join(map(set_cell_size, row[:-1], leading)) for row in cells]
-    table = _table(title, show_header=True)
-    table.add_column(Text(heads[0]), no_wrap=True)
-    table.add_column(Text(cells[0][-1]), overflow="fold")
-    for head, row in zip(heads[1:], cells[1:], strict=True):
-        table.add_row(Text(head), Text(row[-1]))
-    _print(settings, table)
+    drawn = [
+        (Text(_GAP.join(map(set_cell_size, row[:-1], leading))), Text(row[-1])) for row in cells
+    ]
+    _print(settings, title, drawn, headed=True)
 
 
-def _table(title: str, *, show_header: bool) -> Table:
-    return Table(
-        title=Text(harmless(title), "bold") if title else None,
-        title_justify="left",
-        show_header=show_header,
-        header_style="bold",
-        box=None,
-        padding=(0, len(_GAP), 0, 0),
-    )
-
-
-def _print(settings: Globals, table: Table) -> None:
-    """Print ``table`` where people read, without the spaces that rich puts at the end of lines."""
-    stream = settings.people
+def _print(
+    settings: Globals, title: str, rows: Sequence[tuple[Text, Text]], *, headed: bool
+) -> None:
+    """Print ``rows`` where people read, without the spaces that rich puts at the end of lines."""
+    stream, headings = settings.people, rows[0] if headed else ("", "")
     console = build_console(stream, settings.environ)
+    table = Table(show_header=headed, header_style="bold", box=None, padding=(0, len(_GAP), 0, 0))
+    table.add_column(headings[0], no_wrap=True)
+    table.add_column(headings[1], overflow="fold")
+    for row in rows[headed:]:
+        table.add_row(*row)
     with console.capture() as drawn:
+        if title:  # as wide as the terminal: rich's own titles are no wider than their table
+            console.print(Text(harmless(title), "bold"))
         console.print(table)
-    lines = map(str.rstrip, drawn.get().splitlines())
+    lines = _PADDING.sub(r"\1", drawn.get()).splitlines()
     # once more as whole lines, for what only comes together in them
     stream.writelines(f"{line if console.is_terminal else harmless(line)}\n" for line in lines)
     stream.flush()

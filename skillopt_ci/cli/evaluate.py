@@ -84,16 +84,15 @@ def eval_command(
         names = [harmless_line(one.skill.name) for one in arms]
         for name, one in zip(names, arms, strict=True):
             for line in terminal.remarks(one.summary, all_of_them=verbose):
-                click.echo(f"{name}: {harmless_line(line)}", file=settings.people)
+                settings.say(f"{name}: {harmless_line(line)}")
         # of two skills, the first is the last but one
         for other, found in ((names[-len(words)], result.difference), (names[0], result.worth)):
             if found is not None:
-                click.echo(
+                settings.say(
                     f"{names[-1]} minus {other}, on the same {plural(found.n, 'task')}: "
-                    f"{gain_text(found)}.\n{len(found.fixed)} fixed, {len(found.broken)} broken.",
-                    file=settings.people,
+                    f"{gain_text(found)}.\n{len(found.fixed)} fixed, {len(found.broken)} broken."
                 )
-        click.echo(f"Used {usage_text(result.usage)}.", file=settings.people)
+        settings.say(f"Used {usage_text(result.usage)}.")
 
 
 def _skill_json(one: offline_eval.Evaluated) -> dict[str, object]:
@@ -176,7 +175,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     then = score(_mean(one.before for one in found.attempts))
     now = score(_mean(one.after for one in found.attempts))
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""
-    click.echo(
+    settings.say(
         f"{plural(len(found.attempts), 'attempt')}: solved {then} then, {now} now; "
         f"{len(changed)} changed{gone}."
     )
@@ -266,27 +265,28 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
         price = estimate_measuring(run, find_checkout(run, position, publish=False), draws)
         made = draws * run.config.rollout.attempts
         if settings.verbosity >= 0:
-            click.echo(f"{made} attempts at each selection task: {price}", err=True)
+            settings.say(f"{made} attempts at each selection task: {price}", err=True)
         found = asyncio.run(offline_eval.calibrate(run, text, effect, draws))
     if settings.json:
         print_json(asdict(found))
         return
     simulated = " (simulated models)" if found.simulated else ""
-    click.echo(
+    settings.say(
         f"Calibration on {plural(found.tasks, 'selection task')}{simulated}: each attempted "
         f"{made} times under the same skill, mean score {rounded(found.mean)}. "
         f"{percent(found.undecided)} of the tasks were solved in some attempts and not in others.\n"
         f"Of {plural(found.same_compared, 'comparison')} of the skill with itself the gate took "
         f"{found.same_accepted} for a gain.\n"
     )
-    if found.mean in (0, 1):
-        why = "Every attempt at every task solved it: no edit can score higher. Add harder tasks."
-        if not found.mean:
-            why = (
-                "No attempt solved any task: the scorer is wrong, or all are too hard to show "
-                "a better skill. Look at one: skillopt-ci trace TASK"
-            )
-        click.echo(why)
+    if found.mean == 1:
+        settings.say(
+            "Every attempt at every task solved it: no edit can score higher. Add harder tasks."
+        )
+    elif not found.mean:
+        settings.say(
+            "No attempt solved any task: the scorer is wrong, or all are too hard to show "
+            "a better skill. Look at one: skillopt-ci trace TASK"
+        )
     else:
         shares = ((one.tasks, one.same, one.worse, one.better) for one in found.rates)
         print_table(
@@ -296,4 +296,4 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
             f"Accepted in {found.trials} simulated comparisons "
             f"(worse, better: by {found.effect:g})",
         )
-    click.echo(f"\nUsed {usage_text(found.usage)}.")
+    settings.say(f"\nUsed {usage_text(found.usage)}.")

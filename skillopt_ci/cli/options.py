@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -72,6 +73,11 @@ class Globals:
         """Print a result: ``values`` as one JSON object on a line if asked for, else ``text``."""
         click.echo(json_line(values) if self.json else text)
 
+    def say(self, text: str, *, err: bool = False) -> None:
+        """Print sentences where people read."""
+        stream = sys.stderr if err else self.people
+        click.echo(wrapped(text, stream), stream)
+
 
 def command(
     name: str | None = None, cls: type[click.Command] = click.Command, **how: Any
@@ -97,6 +103,9 @@ def _option(
             ctx.obj = update(ctx.obj, value)
 
     return click.Option(names.split(), callback=remember, expose_value=False, help=told, **how)
+
+
+_flag = partial(_option, is_flag=True)
 
 
 def _tell_version(_known: Globals, _asked: bool) -> NoReturn:
@@ -125,17 +134,15 @@ _OPTIONS = (
         lambda known, name: replace(known, run=name),
         metavar="NAME",
     ),
-    _option(
+    _flag(
         "--json",
         "Print the result as JSON on standard output.",
         lambda known, _: replace(known, json=True),
-        is_flag=True,
     ),
-    _option(
+    _flag(
         "-q --quiet",
         "Print only results, warnings and errors.",
         lambda known, _: replace(known, verbosity=known.verbosity - 1),
-        is_flag=True,
     ),
     _option(
         "-v --verbose",
@@ -143,13 +150,8 @@ _OPTIONS = (
         lambda known, count: replace(known, verbosity=known.verbosity + count),
         count=True,
     ),
-    _option(
-        "--no-progress",
-        "Show no progress.",
-        lambda known, _: replace(known, progress=False),
-        is_flag=True,
-    ),
-    _option("--version", "Show the version and exit.", _tell_version, is_flag=True, is_eager=True),
+    _flag("--no-progress", "Show no progress.", lambda known, _: replace(known, progress=False)),
+    _flag("--version", "Show the version and exit.", _tell_version, is_eager=True),
 )
 
 
@@ -175,7 +177,7 @@ def json_line(value: object) -> str:
 
 def nothing_to_do(text: str, settings: Globals | None = None, **facts: object) -> NoReturn:
     """End the command, saying why; also in JSON, with ``facts``, if ``settings`` ask for it."""
-    click.echo(text, err=True)
+    click.echo(wrapped(text, sys.stderr), err=True)
     if settings is not None and settings.json:
         error = {"type": "NothingToDo", "message": text, "hint": ""}
         print_json({**facts, "error": error, "exit_code": ExitCode.NOTHING_TO_DO})

@@ -112,7 +112,7 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
     ledger = Ledger.open(start, name, git, read_only=True)
     if fresh and ledger.remote is not None:
         ledger.sync()
-    commit = newest(ledger, lambda text: click.echo(f"warning: {text}", err=True))
+    commit = newest(ledger, lambda text: settings.say(f"warning: {text}", err=True))
     folder, read = RunFolder(name), partial(ledger.read, commit)
     state = folder.read_state(read)
     if state is None:

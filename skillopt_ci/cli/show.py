@@ -59,9 +59,8 @@ def status_command(settings: Globals) -> None:
         return
     other = "another skillopt-ci is training this run in this clone now"
     rows = [("at work", other)] if at_work else []
-    back = taken_back(reader.history)
-    why = "of which a part was taken back" if back else "which was changed by hand"
-    first = f"measure the skill again, {why}; then " if reader.edited else ""
+    why = "a part of it was taken back" if taken_back(reader.history) else "it was changed by hand"
+    first = f"measure the skill again, since {why}; then " if reader.edited else ""
     if what:
         rows += [
             ("in flight", f"{what}: its candidate {commit[:10]} waits to be measured"),

@@ -137,7 +137,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         done = plural(len(outcomes) - ends, "step")
         done += f" and {plural(ends, 'epoch end')}" if ends else ""
         over = _why_over(run)
-        click.echo(f"{over[0].upper()}{over[1:]}: {done} in this run.", err=True)
+        settings.say(f"{over[0].upper()}{over[1:]}. This command did {done}.", err=True)
 
 
 def _why_over(run: Run) -> str:
@@ -182,8 +182,7 @@ def print_finish(outcome: FinishOutcome, settings: Globals) -> None:
     note = " (simulated models)" if found.simulated else ""
     before, after = found.initial.test, found.best.test
     if quiet and before and after:
-        told = f"Test score{note}: {score(before.hard)} → {score_text(after.hard, after.n)}"
-        click.echo(told, file=settings.people)
+        settings.say(f"Test score{note}: {score(before.hard)} → {score_text(after.hard, after.n)}")
     claim = RunView(outcome.checkout.state, outcome.checkout.history).claim
     rows = [] if quiet else [*summary_rows(found, outcome.seconds)]
     rows += [("fresh attempts", claim)] if claim else []
@@ -238,9 +237,9 @@ def revert_command(settings: Globals, what: str) -> None:
         left = "that rule" if edit else f"step {step}"
         nothing_to_do(f"Nothing to do: the skill has nothing left of {left}.", settings)
     one = f"A rule of step {step}" if edit else f"Step {step}"
-    told = f"{one} is taken back. The next step scores the skill again and tells the optimizer."
     settings.tell(
-        {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0}, told
+        {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0},
+        f"{one} is taken back. The next step scores the skill again and tells the optimizer.",
     )
 
 
@@ -249,13 +248,13 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
     if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
         named = [(step, 0) for step in merged if step == int(found[1])]
     else:
-        words = quoted(what, 10_000).casefold()
+        words = quoted(what, 10_000).casefold().replace("`", "")  # pages show code without it
         proposals = {step: reader.step(step).proposal for step in merged}
         named = [
             (step, number)
             for step, proposal in proposals.items()
             for number, rule in enumerate(rules(proposal, 10_000), start=1)
-            if words and words in rule.casefold()
+            if words and words in rule.casefold().replace("`", "")
         ]
     if len(named) != 1:
         gone = {one.step for one in reader.history if one.kind == "revert" and not one.edit}
@@ -435,12 +434,12 @@ def estimate_command(settings: Globals) -> None:
         print_table(settings, terminal.ESTIMATE_HEADINGS, rows, title, spare)
         click.echo()
     for role in dict.fromkeys(one.account.role for one in found.rest.stages):
-        click.echo(f"price of the {role}: {found.tariffs[role].text}")
+        settings.say(f"price of the {role}: {found.tariffs[role].text}")
     simulated = "Simulated models cost nothing; these numbers say little about real ones."
     for sentence in (*found.assumptions, *([simulated] if run.simulated else [])):
-        click.echo(f"· {sentence}")
+        settings.say(f"· {sentence}")
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        settings.say(f"warning: {warning}", err=True)
 
 
 def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:

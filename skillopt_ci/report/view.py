@@ -346,18 +346,20 @@ class RunView:
 
     @property
     def claim(self) -> str:
-        """What fresh attempts confirmed and what not; empty if nothing was tested or merged."""
-        sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
-        told, test = [] if sure is None else [f"Confirmed: {sure.reason}"], self.confirmation
+        """What fresh attempts say of this skill, then of the last confirmed one if it is another.
+
+        Empty if nothing was tested or merged.
+        """
+        now, test = "", self.confirmation
         if self.refuted and test is not None:
-            told.append(f"Refuted: {test.reason}")
+            now = f"Refuted: {test.reason}"
         elif self.state.provisional:
             names = [say.event_name(one).lower() for one in self.provisional] or ["the skill"]
             more = f"; so far {test.reason}" if test and test.action == "open" else ""
-            told.append(
-                f"Provisional: fresh attempts have yet to confirm {names_text(names)}{more}"
-            )
-        return ". ".join(told)
+            now = f"Provisional: fresh attempts have yet to confirm {names_text(names)}{more}"
+        sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
+        when = f" after step {sure.step}" if sure and now else ""
+        return ". ".join(filter(None, (now, f"Confirmed{when}: {sure.reason}" if sure else "")))
 
     def mark(self, entry: HistoryEntry) -> str:
         if entry.kind == "step" and entry.step in self.taken_back:

@@ -284,9 +284,6 @@ def test_labels_and_values_are_aligned_under_the_title():
     assert not re.search(r" $|\x1b", text, re.MULTILINE)
     assert 70 < max(map(len, lines)) <= 80
     assert max(map(len, rows(io.StringIO(), COLUMNS="40").splitlines())) <= 40
-
-
-def test_emphasis_is_for_terminals():
     assert "\x1b[1m" in rows(Terminal())
     assert "\x1b" not in rows(Terminal(), TERM="dumb")
 
@@ -305,8 +302,8 @@ def test_columns_are_as_wide_as_what_is_in_them():
         "10  日本  y",
         "          z",
     ]
-    rows = [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")]
-    assert table(("a", "b"), rows)[1] == "[bold]x[/bold]  :smile: [31m"
+    rows, title = [("[bold]x[/bold]", ":smile: \x1b[31m\u202e")], "wider than all of the columns"
+    assert table(("a", "b"), rows, title)[::2] == [title, "[bold]x[/bold]  :smile: [31m"]
 
 
 def test_a_row_that_is_wrapped_stands_among_others():
@@ -333,5 +330,5 @@ def test_a_verdict_has_its_colour_on_a_terminal(verdict, colour):
     display(StageFinished("gate", verdict))
     display.close()
     with redirect_stdout(terminal):
-        console.print_rows(settings, "Step 1", [("verdict", verdict)])
-    assert terminal.getvalue().count(f"{colour}{verdict}") == 2
+        console.print_rows(settings, "Step 1", [("verdict", verdict), ("", "a longer text")])
+    assert terminal.getvalue().count(f"{colour}{verdict}\x1b[0m\n") == 2  # and no spaces after it

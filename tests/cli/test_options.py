@@ -158,3 +158,6 @@ def test_a_text_breaks_between_words_on_a_terminal_and_not_in_a_file(monkeypatch
     assert " ".join(line.strip() for line in lines) == text.replace("\n", " ")
     assert sum(len(line) > 80 for line in lines) == 1
     assert wrapped(text, io.StringIO()) == text
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    Globals({}, Path(), json=True).say("a few words and " * 9)
+    assert max(map(len, terminal.getvalue().splitlines())) <= 80

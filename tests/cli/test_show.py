@@ -149,9 +149,9 @@ def test_a_process_at_work_in_the_clone_is_told(cli, trained):
 def test_a_skill_changed_by_hand_is_measured_first(cli, done):
     text = Checkout(done).show(BRANCH, "skills/ledger/SKILL.md")
     Checkout(done).commit("skills/ledger/SKILL.md", f"{text}\nBe brief.\n", branch=BRANCH)
-    assert next_said(cli(done, "status", *MORE)) == (
-        "measure the skill again, which was changed by hand; then step 3 of 4, by `step` or `run`"
-    )
+    first, then = next_said(cli(done, "status", *MORE)).split("; then ")
+    assert first == "measure the skill again, since it was changed by hand"
+    assert then == "step 3 of 4, by `step` or `run`"
     assert cli(done, "status", "--json").json["unscored"] is True
     found = page_evidence(open_reader(Globals({}, done)))
     assert found.versions[-1].text.endswith("\nBe brief.\n")
@@ -161,7 +161,7 @@ def test_a_skill_changed_by_hand_is_measured_first(cli, done):
 def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
     assert cli(done, "revert", "1").code == 0
     said = next_said(cli(done, "status", *MORE))
-    assert said.startswith("measure the skill again, of which a part was taken back; then ")
+    assert said.startswith("measure the skill again, since a part of it was taken back; then ")
     found = page_evidence(open_reader(Globals({}, done)))
     assert found.versions[-1].label == "changed since, not scored yet"
     assert "the skill was changed since: the next step scores it again" in build_page(found)

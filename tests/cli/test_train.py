@@ -168,7 +168,7 @@ def test_all_steps_are_done_and_then_none_is_left(cli, fresh, git):
         assert not re.search(r"[ \t\r]$|\n\n\n|\x1b", text, re.MULTILINE)
         assert not text.startswith("\n")
     assert max(map(len, done.out.splitlines())) <= 80
-    assert done.err.endswith("All epochs are trained: 2 steps in this run.\n")
+    assert done.err.endswith("All epochs are trained. This command did 2 steps.\n")
     stages = {line.split()[1] for line in done.err.splitlines() if line[:1] in ("·", "✓")}
     assert {"rollout", "reflect", "aggregate", "select", "update", "selection"} <= stages
     assert "Finish" not in git(fresh, "log", "--format=%s", "skillopt/quickstart")
@@ -178,7 +178,7 @@ def test_all_steps_are_done_and_then_none_is_left(cli, fresh, git):
 def test_a_budget_ends_the_run_after_a_whole_step(cli, fresh, git):
     done = cli(fresh, "run", "-o", "budget.run.calls=60")
     assert done.code == 0
-    assert "The budget has room for no further step: 1 step in this run." in done.err
+    assert "The budget has room for no further step. This command did 1 step." in done.err
     state = json.loads(git(fresh, "show", "skillopt/quickstart:.skillopt/quickstart/state.json"))
     assert 0 < state["usage"]["calls"] <= 60
     assert cli(fresh, "step", "-q").out.startswith("Step 2 of 2")
@@ -197,7 +197,7 @@ def test_solving_every_selection_task_ends_the_run(cli, checkout, model_server, 
     half = cli(folder, "step", "--until-candidate", "--json", *confirmed)
     assert (half.code, half.json["kind"]) == (0, "confirm")
     over = cli(folder, "run", "-o", "evaluation.eval_test=true")
-    assert f"E{why}, so no change can score higher: 0 steps in this run." in over.err
+    assert f"E{why}, so no change can score higher. This command did 0 steps." in over.err
     assert re.search(r"^fresh attempts +(Confirmed|Provisional): ", over.out, re.MULTILINE)
     note = '{"version": 1, "notes": [{"id": "issue-1", "author": "wen", "text": "Shorter."}]}'
     (folder / "notes.json").write_text(note, encoding="utf-8")
@@ -320,7 +320,7 @@ def test_run_of_three_epochs_tells_every_end(cli, fresh):
         (kind, epoch) for epoch in (1, 2, 3) for kind in ("step", "step", "slow_update")
     ]
     assert [one["pairs"] for one in told if one["kind"] == "slow_update"] == [0, 16, 16]
-    assert done.err.endswith("6 steps and 3 epoch ends in this run.\n")
+    assert done.err.endswith("This command did 6 steps and 3 epoch ends.\n")
 
 
 @pytest.fixture

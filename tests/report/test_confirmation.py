@@ -16,6 +16,7 @@ from skillopt_ci.report.view import RunView
 
 LINKS = Links(REPOSITORY)
 GAIN = "+0.310 over the initial skill on 38 fresh pairs"
+PROVISIONAL = "Provisional: fresh attempts have yet to confirm"
 
 
 def fresh(action: str, reason: str = GAIN, *, step: int = 3) -> HistoryEntry:
@@ -32,17 +33,13 @@ def run_with(*more: HistoryEntry, confirmed: str = "first") -> RunView:
 @pytest.mark.parametrize(
     ("run", "claim", "conclusion"),
     [
-        (run_with(), "Provisional: fresh attempts have yet to confirm step 1, step 3", None),
-        (
-            run_with(fresh("open")),
-            f"Provisional: fresh attempts have yet to confirm step 1, step 3; so far {GAIN}",
-            None,
-        ),
+        (run_with(), f"{PROVISIONAL} step 1, step 3", None),
+        (run_with(fresh("open")), f"{PROVISIONAL} step 1, step 3; so far {GAIN}", None),
         (run_with(fresh("refuted", "-0.200 over it")), "Refuted: -0.200 over it", "failure"),
         (run_with(fresh("confirmed"), confirmed="now"), f"Confirmed: {GAIN}", "success"),
         (
             run_with(fresh("confirmed"), entry(4, action="accept")),
-            f"Confirmed: {GAIN}. Provisional: fresh attempts have yet to confirm step 4",
+            f"{PROVISIONAL} step 4. Confirmed after step 3: {GAIN}",
             None,
         ),
     ],
