@@ -105,11 +105,8 @@ def evaluation_check(
     fail_on: str = "regression",
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
-    """The check on head; with ``fail_on: never`` it never fails."""
-    conclusion: Conclusion = "neutral"
-    if view.finding is Finding.IMPROVEMENT:
-        conclusion = "success"
-    elif view.finding is Finding.REGRESSION and fail_on == "regression":
+    conclusion: Conclusion = "success" if view.finding is Finding.IMPROVEMENT else "neutral"
+    if view.finding is Finding.REGRESSION and fail_on == "regression":
         conclusion = "failure"
     broken = () if view.difference is None else view.difference.broken
     remarks = ((task, "broken", "solved with the skill at base, not at head") for task in broken)

@@ -318,8 +318,7 @@ async def _tested(
         except BudgetExhausted as over:  # what was paid is recorded; the next command goes on
             run.observer(Note(f"The merges are not confirmed yet. {over.message}", level="warning"))
             break
-        for rollout in rollouts:
-            scores.add(rollout)
+        scores.add(*rollouts)
         scores.refuse_errors(limit, STAGE, attempts)
         pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
         record = recomputed(
