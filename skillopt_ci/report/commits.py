@@ -334,6 +334,5 @@ def _changed(changes: Sequence[str]) -> str:
 
 
 def _scores(before: float | None, after: float | None, tasks: int) -> dict[str, str]:
-    exact = ("none" if value is None else f"{value:.6g}" for value in (before, after))
-    names = ("Skillopt-Score-Before", "Skillopt-Score-After", "Skillopt-Tasks")
-    return dict(zip(names, (*exact, str(tasks)), strict=True))
+    old, new = ("none" if value is None else f"{value:.6g}" for value in (before, after))
+    return {"Skillopt-Score-Before": old, "Skillopt-Score-After": new, "Skillopt-Tasks": str(tasks)}
