@@ -48,9 +48,8 @@ def within_noise(mean: float, error: float | None, n: int) -> bool:
 
 
 def _half_width(error: float | None, n: int) -> float | None:
-    if error is None or n < 2:  # noqa: PLR2004 - one value has no spread
-        return None
-    return t_quantile(0.95, n - 1) * error
+    # one value has no spread
+    return None if error is None or n <= 1 else t_quantile(0.95, n - 1) * error
 
 
 def signed(value: float) -> str:

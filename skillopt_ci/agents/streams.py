@@ -290,10 +290,8 @@ def _gemini(told: AgentTranscript, event: JsonObject) -> None:
             if stats := event.at("stats"):
                 used = _usage(stats, "input_tokens", completion="output_tokens", cached="cached")
                 # Its thoughts are in the total alone.
-                said = max(
-                    used.completion_tokens, stats.number("total_tokens") - used.prompt_tokens
-                )
-                told.usage = replace(used, completion_tokens=said)
+                said = stats.number("total_tokens") - used.prompt_tokens
+                told.usage = replace(used, completion_tokens=max(used.completion_tokens, said))
             if event.get("status") == "error":
                 told.error = failure or "it failed"
 

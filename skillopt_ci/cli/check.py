@@ -421,7 +421,7 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
         result = await computer.run(
             asked, timeout=_LONGEST_START, environ=agent_environ(solver, root, {})
         )
-    if result.exit_code in _NOT_FOUND if known else result.exit_code:
+    if result.exit_code and (not known or result.exit_code in _NOT_FOUND):
         return Finding(
             "agent",
             "error",

@@ -82,8 +82,7 @@ def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
         # an environment would have to be opened
         if loaded.config.run != reader.state.run or tasks is None:
             return None
-        splits = load_splits(tasks, loaded.root)
-        config, splits = planned(loaded.config, splits, reader.state)
+        config, splits = planned(loaded.config, load_splits(tasks, loaded.root), reader.state)
         return upcoming(
             config, sizes_of(config, splits), reader.state, reader.history, edited=reader.edited
         )
@@ -184,10 +183,7 @@ def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
         click.echo(f"The skill is the same in {' and '.join(names)}.", file=settings.people)
         return
     before, after = (plural(word_count(one.text), "word") for one in (old, new))
-    lines: list[tuple[str, str]] = [
-        ("removed", f"− {names[0]}, {before}"),
-        ("added", f"+ {names[1]}, {after}\n"),
-    ]
+    lines = [("removed", f"− {names[0]}, {before}"), ("added", f"+ {names[1]}, {after}\n")]
     colour = wants_colour(settings.people, settings.environ)
     for row in rows:
         # brackets tell a part of a line; a line that changed as a whole has its sign

@@ -72,8 +72,7 @@ def clear_stale_locks(
     """
     files = [common_dir / name for name in (*(f"{ref}.lock" for ref in names), *_BESIDE_REFS)]
     files += [file for ref in names for file in (common_dir / deleted(ref)).glob("*.lock")]
-    began = clock()
-    told = False
+    began, told = clock(), False
     while left := [(file, seen) for file in files if (seen := _written(file)) is not None]:
         worker = _git_at_work(git)
         for file, seen in left:

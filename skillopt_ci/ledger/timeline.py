@@ -50,9 +50,10 @@ def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
             if entry.skill_sha256 != now.entry.skill_sha256:
                 origin = "edited_by_hand"
         elif entry.stays:
-            score, room = entry.score_after, "placeholder_" * (entry.epoch == 1)
-            guidance = f"slow_update_{room}epoch_{entry.epoch:02}"
-            origin = guidance if entry.kind == "slow_update" else f"step_{entry.step:04}"
+            score, origin = entry.score_after, f"step_{entry.step:04}"
+            if entry.kind == "slow_update":
+                room = "placeholder_" if entry.epoch == 1 else ""
+                origin = f"slow_update_{room}epoch_{entry.epoch:02}"
         higher = best is not None and now.best_score is not None and best > now.best_score
         fallen = now.entry.kind == "revert" and best == score
         new = entry.action in ("accept_new_best", "promote") or fallen or (higher and best == score)

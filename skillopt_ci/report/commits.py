@@ -253,12 +253,13 @@ def _finished(summary: Summary, seconds: float) -> tuple[_Words, dict[str, str]]
     initial, best = (
         one.score if one.test is None else one.test.hard for one in (summary.initial, summary.best)
     )
-    tasks = 0 if summary.best.test is None else summary.best.test.n
-    what = "selection task" if summary.best.test is None else "test task"
-    on = plural(tasks, what) if tasks else f"the {what}s"
-    rows = "\n".join(map(": ".join, summary_rows(summary, seconds)))
+    test = summary.best.test
+    tasks, kind = (0, "selection") if test is None else (test.n, "test")
+    on = plural(tasks, f"{kind} task") if tasks else f"the {kind} tasks"
     subject = f"Finish training: {score(initial)} → {score(best)} on {on}"
-    return (subject, re.sub("(?m)^ *", r"\g<0>- ", rows)), _scores(initial, best, tasks)
+    rows = "\n".join(f"{label}: {text}" for label, text in summary_rows(summary, seconds))
+    # a row's indentation stays in front of its bullet, for a nested list
+    return (subject, re.sub("(?m)^( *)", r"\1- ", rows)), _scores(initial, best, tasks)
 
 
 def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
@@ -333,6 +334,5 @@ def _changed(changes: Sequence[str]) -> str:
 
 
 def _scores(before: float | None, after: float | None, tasks: int) -> dict[str, str]:
-    exact = ("none" if value is None else f"{value:.6g}" for value in (before, after))
-    names = ("Skillopt-Score-Before", "Skillopt-Score-After", "Skillopt-Tasks")
-    return dict(zip(names, (*exact, str(tasks)), strict=True))
+    old, new = ("none" if value is None else f"{value:.6g}" for value in (before, after))
+    return {"Skillopt-Score-Before": old, "Skillopt-Score-After": new, "Skillopt-Tasks": str(tasks)}

@@ -105,9 +105,9 @@ def evaluation_check(
     fail_on: str = "regression",
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
-    """The check on head; with ``fail_on: never`` it never fails."""
-    loss: Conclusion = "failure" if fail_on == "regression" else "neutral"
-    verdicts: dict[Finding, Conclusion] = {Finding.IMPROVEMENT: "success", Finding.REGRESSION: loss}
+    conclusion: Conclusion = "success" if view.finding is Finding.IMPROVEMENT else "neutral"
+    if view.finding is Finding.REGRESSION and fail_on == "regression":
+        conclusion = "failure"
     broken = () if view.difference is None else view.difference.broken
     remarks = ((task, "broken", "solved with the skill at base, not at head") for task in broken)
     return WantedCheck(
@@ -115,7 +115,7 @@ def evaluation_check(
         head_sha=head_sha,
         title=md.clip(md.single_line(view.headline[:1].upper() + view.headline[1:]), 200),
         summary=md.cut(md.join(*_parts(view, links)), md.COMMENT_BYTES),
-        conclusion=verdicts.get(view.finding, "neutral"),
+        conclusion=conclusion,
         annotations=tuple(annotations(remarks, tasks or {})),
         details_url=links.workflow_run,
     )

@@ -126,14 +126,14 @@ def log_row(entry: HistoryEntry, conclusion: Conclusion | None = None) -> tuple[
     step, verdict = entry.kind == "step", ((conclusion and conclusion.decision) or entry).verdict
     if step:
         what = entry.reason if entry.action.startswith("skip") else verdict
+    elif entry.kind == "slow_update":
+        what = f"end of epoch: {entry.reason if entry.score_after is None else verdict}"
     elif entry.kind == "notes":
         what = f"notes of step {entry.step} kept"
     elif entry.kind == "confirm":  # the scores have their own columns
         what = f"{entry.verdict}, {plural(entry.tasks, 'fresh pair')}"
-    elif entry.kind != "slow_update":
-        what = f"{entry.action.replace('_', ' ')}: {entry.reason}"
     else:
-        what = f"end of epoch: {entry.reason if entry.score_after is None else verdict}"
+        what = f"{entry.action.replace('_', ' ')}: {entry.reason}"
     return (
         str(entry.step) if step else "–",
         str(entry.epoch),

@@ -457,15 +457,18 @@ def lessons(run: RunView) -> list[Lesson]:
     later = set[str]()  # a person removed a rule, and a later step learned it again
     for entry in events[::-1]:
         notes = entry.kind == "notes"
-        view = run.told(entry.model_copy(update={"kind": "step"}) if notes else entry)
+        view = run.views.get(("step", entry.step)) if notes else run.told(entry)
         if view is None or not entry.stays or (not notes and (entry.step, 0) in taken):
             continue
-        record, told, edits = view.record, list[str](), list[EditRecord]()
+        record, edits = view.record, list[EditRecord]()
         name, decision = view.name.lower(), record.decision
-        if isinstance(record, StepRecord) and notes:
+        if isinstance(record, BoundaryRecord):
+            guidance = "" if record.slow_update is None else record.slow_update.content
+            told = [say.quoted(line, _RULE) for line in guidance.splitlines()]
+        elif notes:
             told = [say.notes_gist(record.proposal, _RULE)]
             decision = decision and decision.notes
-        elif isinstance(record, StepRecord):
+        else:
             proposal = record.proposal
             gone = reverted = {edit - 1 for step, edit in taken if step == entry.step}
             if proposal.mode == "patch":
@@ -474,8 +477,6 @@ def lessons(run: RunView) -> list[Lesson]:
                 later.update(collapsed(edit.content) for edit in edits)
             told = [rule for n, rule in enumerate(say.rules(proposal, _RULE)) if n not in gone]
             name += ", a rule of it taken back" if reverted else ""
-        elif record.slow_update and record.slow_update.content:
-            told = [say.quoted(line, _RULE) for line in record.slow_update.content.splitlines()]
         if told := [words for words in told if visible(words).strip()]:
             found.insert(0, Lesson(name, told, edits, entry, view, decision))
     return sorted(found, key=lambda one: -one.gain)

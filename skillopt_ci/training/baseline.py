@@ -163,9 +163,12 @@ def unscored(run: Run, checkout: Checkout) -> str:
 
 def unscored_texts(run: Run, checkout: Checkout) -> tuple[str, ...]:
     """The current skill, if it must be measured, and the best one, if that must be, too."""
-    why = unscored(run, checkout)
-    best = best_text(run, checkout) if MEASURED_ANEW in why else None
-    return tuple(text for text in (checkout.skill, best) if why and text is not None)
+    if not unscored(run, checkout):
+        return ()
+    state = checkout.state
+    anew = state is not None and state.measured_under != run.measured_under
+    best = best_text(run, checkout) if anew else None
+    return (checkout.skill,) if best is None else (checkout.skill, best)
 
 
 async def _best(

@@ -179,8 +179,8 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     count = max(1, len(record.pairs))
     before = math.fsum(one.confirmed for one in record.pairs) / count
     after = math.fsum(one.current for one in record.pairs) / count
-    since = f"the skill of step {last.step}" if last.step else "the initial skill"
-    since = f"over {since}" if after >= before else f"against {since}"
+    other = f"the skill of step {last.step}" if last.step else "the initial skill"
+    since = f"over {other}" if after >= before else f"against {other}"
     told = f"{signed(after - before)} {since} on {plural(len(record.pairs), 'fresh pair')}"
     changed = drift(checkout.history, record)
     if changed and not run.config.evaluation.use_semantic_density:  # whose bonus pairs lack
@@ -234,15 +234,7 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
     if same is not None and same.action != "open":
         return None
     affordable = _affordable(run, checkout)
-    sizes, history = sizes_of(run.config, run.splits), checkout.history
-    # the pairs, of two attempts each, that the run may draw by now, and in all of its steps
-    by_now = run.config.evaluation.confirm * attempts_made(run, checkout) / 2
-    steps = last_step(run.config, sizes, state, history, reopened=True)
-    in_all = by_now * steps / max(1, state.step)
-    if over and all_solved(run.config, sizes, state):  # which spares the steps that are left
-        by_now = max(by_now, in_all)
-    # half of what it may draw in all is kept for its end
-    allowed = int(by_now) - confirmed.draws - (0 if over else int(in_all / 2))
+    allowed = _allowed(run, checkout, over=over) - confirmed.draws
     if same is not None and same.size and same.draws and _undecided(same):
         draws = min(left := same.size - same.draws, affordable)
         return _Due(same, draws, text, max(draws, allowed)) if draws >= min(LOOK, left) else None
@@ -268,6 +260,18 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         p_value=1.0,
     )
     return _Due(record, size, text, max(size, allowed))
+
+
+def _allowed(run: Run, checkout: ScoredCheckout, *, over: bool) -> int:
+    """The pairs that may be drawn by now; half of those of the whole run are kept for its end."""
+    state, sizes = checkout.state, sizes_of(run.config, run.splits)
+    by_now = run.config.evaluation.confirm * attempts_made(run, checkout) / 2  # attempts in a pair
+    steps = last_step(run.config, sizes, state, checkout.history, reopened=True)
+    in_all = by_now * steps / max(1, state.step)
+    if not over:
+        return int(by_now) - int(in_all / 2)
+    # a solved run spares the steps that are left
+    return int(max(by_now, in_all) if all_solved(run.config, sizes, state) else by_now)
 
 
 def _affordable(run: Run, checkout: ScoredCheckout) -> int:
@@ -318,8 +322,7 @@ async def _tested(
         except BudgetExhausted as over:  # what was paid is recorded; the next command goes on
             run.observer(Note(f"The merges are not confirmed yet. {over.message}", level="warning"))
             break
-        for rollout in rollouts:
-            scores.add(rollout)
+        scores.add(*rollouts)
         scores.refuse_errors(limit, STAGE, attempts)
         pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
         record = recomputed(

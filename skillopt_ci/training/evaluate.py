@@ -220,8 +220,7 @@ async def _roll_out(
                 for one in (ask, *ask.sure(means)):
                     under_way.begin(one)
                 rollouts = await under_way.result(ask)
-                for rollout in rollouts:
-                    taken.add(rollout)
+                taken.add(*rollouts)
                 taken.refuse_errors(limit, STAGE, planned * each)
                 ask = test.send(Scores(rollouts=rollouts).means())
         except StopIteration as done_with:

@@ -141,7 +141,8 @@ async def measure(
             tools = any(message.role == "tool" for message in one.messages)
             if one.status is Status.SCORED and one.messages and not tools:  # else files may answer
                 empty[not one.messages[-1].content.strip()] += 1
-            refused.update([one.reason] * (one.status is Status.REFUSED))
+            if one.status is Status.REFUSED:
+                refused[one.reason] += 1
             run.observer(StageAdvanced(stage, one.task_id))
     scores.refuse_errors(evaluation.max_error_rate, stage)
     if (note := all_empty(empty[True], empty.total())) is not None:
@@ -173,18 +174,18 @@ class Scores:
         self.failed: Counter[tuple[Status, str]] = Counter()
         self._measured: dict[str, list[tuple[float, float]]] = {task: [] for task in ids}
         self._limits: Counter[str] = Counter()
-        for rollout in rollouts:
-            self.add(rollout)
+        self.add(*rollouts)
 
-    def add(self, rollout: Rollout) -> None:
-        self.made[rollout.task_id] += 1
-        measured = self._measured.setdefault(rollout.task_id, [])
-        if rollout.status.measured:
-            measured.append((rollout.hard, rollout.soft))
-        else:
-            self.failed[rollout.status, rollout.reason] += 1
-        if rollout.limit is not None:
-            self._limits[rollout.limit.value] += 1
+    def add(self, *rollouts: Rollout) -> None:
+        for rollout in rollouts:
+            self.made[rollout.task_id] += 1
+            measured = self._measured.setdefault(rollout.task_id, [])
+            if rollout.status.measured:
+                measured.append((rollout.hard, rollout.soft))
+            else:
+                self.failed[rollout.status, rollout.reason] += 1
+            if rollout.limit is not None:
+                self._limits[rollout.limit.value] += 1
 
     def refuse_errors(self, limit: float, stage: str, expected: int | None = None) -> None:
         """Raise TooManyErrors if a share above ``limit``, or everything, is unmeasured.

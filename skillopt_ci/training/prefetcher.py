@@ -274,10 +274,10 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
     return ShardOutcome(len(mine), errors, answers, meter.total())
 
 
-def take_over(run: Run, files: Iterable[Path]) -> int:
-    """Add the answers of shards to the cache; return how many. UsageError for invalid files."""
+def take_over(run: Run, files: Iterable[Path]) -> None:
+    """Add the answers of shards to the cache. UsageError for invalid files."""
     with _stores(run) as (cache, attempts):
-        return import_answers(cache, files, attempts.take)
+        import_answers(cache, files, attempts.take)
 
 
 @contextmanager
