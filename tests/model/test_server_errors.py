@@ -29,20 +29,19 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
 @pytest.mark.parametrize(
     ("status", "message", "code"),
     [
-        (400, "", "content_filter"),
-        (400, "", "invalid_prompt"),
+        *((400, "", code) for code in ("content_filter", "invalid_prompt")),
+        *((400, "", code) for code in ("context_length_exceeded", "data_inspection_failed")),
         (400, "triggered our content management policy", ""),
         (403, "your input was flagged", ""),
         (400, "This request has been flagged for potentially violating a policy", ""),
         (400, "Output blocked by content filtering policy", ""),
-        (400, "", "context_length_exceeded"),
         (400, "maximum context length is 8192 tokens", ""),
         (400, "the request exceeds the available context size", ""),
         (400, "prompt is too long: 9 tokens", ""),
         (400, "input length and `max_tokens` exceed context limit: 9 + 8 > 16", ""),
         (400, "This model's maximum prompt length is 8 but the request contains 9 tokens.", ""),
         (400, "InvalidParameter: Range of input length should be [1, 8]", ""),
-        (400, "", "data_inspection_failed"),
+        (400, "The decoder prompt (length 9) is longer than the maximum model length of 8.", ""),
         (400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", ""),
         (413, "", ""),
     ],
@@ -63,9 +62,9 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
         (401, "no key", OWN, [NAME_ONE]),
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
         (404, "No endpoints found that support tool use", {}, ["does not serve", "and access"]),
-        (403, "<html>Sorry, you have been blocked", {}, ["rejects requests", "a firewall"]),
-        (403, "error code: 1020", {}, ["rejects requests", "a firewall"]),
+        *((403, page, {}, ["rejects", "a firewall"]) for page in ("<html>No", "error code: 1020")),
         *((429, "", {key: "insufficient_quota"}, ["no quota left"]) for key in ("code", "type")),
+        *((status, "", {"type": "budget_exceeded"}, ["no quota left"]) for status in (400, 429)),
         (402, "pay", {}, ["no quota left"]),
         (400, "You have reached your specified API usage limits.", {}, ["no quota left"]),
         (400, "top_k must be positive", {"code": "invalid_value"}, ["status 400: top_k must be"]),
@@ -167,11 +166,10 @@ def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fiel
         ("no", {"code": "unsupported_parameter", "param": "reasoning_effort"}, "reasoning_effort"),
         ("Unrecognized request argument supplied: reasoning_effort", {}, "reasoning_effort"),
         ('"llama3.2" does not support thinking', {}, "reasoning_effort"),  # Ollama
-        (
-            "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-            {},
-            "max_tokens",
-        ),
+        ("invalid temperature: only 1 is allowed for this model", {}, "temperature"),  # Kimi
+        ("`reasoning_effort` must be one of `none` or `default`", {}, "reasoning_effort"),  # Groq
+        ("('body', 'reasoning_effort'): Input should be 'low'", {}, "reasoning_effort"),  # vLLM
+        ("'max_tokens' is not supported. Use 'max_completion_tokens' instead.", {}, "max_tokens"),
         ("extra_forbidden: body.max_tokens", {}, "max_tokens"),
         ("max_tokens is too large: this model supports at most 4096", {}, None),
         ("Unsupported value: 'stop'", {"param": "stop"}, None),
@@ -179,6 +177,9 @@ def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fiel
         ("Invalid schema for response_format 'answer'", {}, "response_format"),
         ("This model does not support structured outputs", {}, "response_format"),
         ("Json mode response is not supported when enable_thinking is true", {}, "response_format"),
+        ("The specified schema produces a constraint with too many states", {}, "response_format"),
+        ("JSON schema conversion failed: Unrecognized schema", {}, "response_format"),
+        ("maximum context length is 9 tokens, but 10 are in the response_format", {}, None),
     ],
 )
 def test_the_refused_setting_is_recognised(message, fields, refused):
@@ -323,9 +324,10 @@ def test_minimax_error_beside_an_empty_message_is_an_error(ask, content):
 
 
 @pytest.mark.parametrize("reader", [read_reply, read_response, read_message])
-def test_an_error_that_is_a_text_is_told(ask, reader):
+@pytest.mark.parametrize("key", ["error", "message", "msg", "detail"])
+def test_an_error_that_is_a_text_is_told(ask, reader, key):
     with pytest.raises(TransientFailure, match=r"holds no [a-z]+: loading"):
-        reader(b'{"error": "loading"}', ask(), CONFIG)
+        reader(json.dumps({"error": None, key: "loading"}).encode(), ask(), CONFIG)
 
 
 @pytest.mark.parametrize(
