@@ -308,9 +308,7 @@ class ServerClient:
         except self._library.APIStatusError as error:
             return server_error(error, self._secrets)
         except TimeoutError as error:
-            raise TransientFailure(
-                f"no answer within {config.timeout:g} s ({self._section}.timeout)"
-            ) from error
+            raise TransientFailure(f"no answer within {config.timeout:g} s") from error
         except (
             *(self._library.APIConnectionError, lasting_import("aiohttp").ClientError),
             UnicodeError,
