@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from http.client import HTTPException
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, cast
@@ -41,7 +42,7 @@ from skillopt_ci.model.access import required_variables
 from skillopt_ci.report.html_page import build_page
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.skill.validation import seen_path, unloadable
-from skillopt_ci.text import plural
+from skillopt_ci.text import names_text, plural
 from skillopt_ci.util import nearest, read_text, write_atomically
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
@@ -51,7 +52,6 @@ _NO_KEY = "none"
 _ANOTHER = "skillopt-ci init -c NAME.skillopt.yaml --skill PATH"
 #: Seconds to wait for a server's list of models, and how many of them are named.
 _PATIENCE = 5
-_MOST_SHOWN = 8
 
 
 @command()
@@ -225,7 +225,7 @@ Look = Callable[[Preset, str, str], Collection[str]]
 def ask_server(
     environ: Mapping[str, str], preset: Preset, address: str, variable: str
 ) -> Collection[str]:
-    key = environ.get(variable, "")
+    key = environ.get(variable, "").strip()
     if variable != _NO_KEY and not key:
         click.echo(f"  {variable} is not set, so the models' names are not checked", err=True)
         return ()
@@ -235,19 +235,20 @@ def ask_server(
         url = f"{root.removesuffix('/v1')}/v1/models?limit=1000"
         headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
     try:
-        with urlopen(Request(url, headers=headers), timeout=_PATIENCE) as answer:  # noqa: S310 - the user's own address
+        asked = Request(url)  # noqa: S310 - the user's own address
+        asked.unredirected_hdrs |= headers  # another host must not get the key
+        with urlopen(asked, timeout=_PATIENCE) as answer:  # noqa: S310 - as above
             listing = json.load(answer)
         rows = listing if isinstance(listing, list) else listing["data"]  # Together's is bare
-        names = [harmless_line(str(one["id"])).removeprefix("models/") for one in rows]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        names = [harmless_line(str(one["id"])).removeprefix("models/") for one in rows or ()]
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
         if isinstance(error, HTTPError):
             error.close()
-        click.echo(
-            harmless_line(f"! warning: {address} did not list its models: {error}"), err=True
-        )
+        # the others say nothing to people, and a stray character in the key would show the key
+        why = error if isinstance(error, OSError | HTTPException) else "its answer is no list"
+        click.echo(harmless_line(f"! warning: {address} did not list its models: {why}"), err=True)
         return ()
-    shown = ", ".join(names[:_MOST_SHOWN]) + (", …" if len(names) > _MOST_SHOWN else "")
-    click.echo(f"  {plural(len(names), 'model')} there: {shown}", err=True)
+    click.echo(f"  {plural(len(names), 'model')} there: {names_text(names)}", err=True)
     return names
 
 

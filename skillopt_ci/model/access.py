@@ -3,7 +3,6 @@
 import asyncio
 import difflib
 import re
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -243,7 +242,6 @@ async def _bound(response: Any) -> None:
 
 
 @cache
-def _trusted(http: str) -> ssl.SSLContext:
+def _trusted(http: str) -> Any:
     """Certificates that ``http`` trusts; it would load them per pool and proxy, 20 ms each."""
-    context: ssl.SSLContext = import_module(http).create_ssl_context()
-    return context
+    return import_module(http).create_ssl_context()

@@ -187,8 +187,9 @@ class RetryingClient:
                 ) from last
             if spent:
                 break
-            if last.message not in self._told:
-                self._told.add(last.message)
+            # numbers and ids may differ in each message
+            if (kind := re.sub(r"\S*\d\S*", "", last.message)) not in self._told:
+                self._told.add(kind)
                 self.observe(
                     Note(
                         f"The {request.role} model does not answer: {last.message}. Trying again.",

@@ -23,11 +23,9 @@ _PASSING = frozenset({408, 409, 425, 429})
 _UNPAID = frozenset(
     {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
     | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}
-    | {"linked_organization_spend_limit_reached"}
+    | {"linked_organization_spend_limit_reached", "budget_exceeded"}  # the last is LiteLLM's
 )
-_UNPAID_WORDS = re.compile(
-    r"credit balance is too low|specified (?:\w+ )?API usage limits", re.IGNORECASE
-)
+_UNPAID_WORDS = re.compile(r"(?i)credit balance is too low|specified (?:\w+ )?API usage limits")
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "data_inspection_failed", "invalid_prompt"}
 )
@@ -38,10 +36,9 @@ _TOO_LONG = frozenset(
     {"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"}
 )
 _TOO_LONG_WORDS = re.compile(
-    r"context (?:length|window|size|limit)|(?:prompt|input) is too long|maximum prompt length"
-    r"|input token count\b.*\bexceeds|range of input length|exceeded model token limit"
-    r"|`inputs` tokens \+ `max_new_tokens` must be",
-    re.IGNORECASE,
+    r"(?i)context (?:length|window|size|limit)|(?:prompt|input) is too long"
+    r"|maximum (?:prompt|model) length|input token count\b.*\bexceeds|range of input length"
+    r"|exceeded model token limit|`inputs` tokens \+ `max_new_tokens` must be"
 )
 #: One request is over OpenAI's or Groq's tokens per minute; the limit of the answer counts there.
 _TOO_LARGE = "Request too large"
@@ -49,9 +46,9 @@ _TOO_MANY_WORDS = re.compile(
     r"max_\w*tokens\b.*(?:too large|not be greater|exceed|at most|fewer|less|maximum|range)\b"
 )
 _UNSUPPORTED_WORDS = re.compile(
-    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|deprecated|may only be set"
-    r"|not (?:permitted|allowed|available)|extra_forbidden",
-    re.IGNORECASE,
+    r"(?i)unsupported|not support|unrecogni[sz]ed|unknown|unexpected|deprecated|may only be set"
+    r"|not (?:permitted|allowed|available)|extra_forbidden"
+    r"|only \S+ is allowed|must be one of|input should be '"  # but another value is
 )
 
 #: What OpenAI and Azure say of what only the newer interface does: a model, reasoning with tools.
@@ -68,7 +65,7 @@ _SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
     ),
     "response_format": (
         *("response_format", "json_schema", "structured output", "json mode", "text.format"),
-        *("output_config.format", "output_format"),
+        *("output_config.format", "output_format", "schema"),
     ),
 }
 
@@ -145,7 +142,7 @@ class ServerError:
 
     def refused_setting(self, sent: Collection[str]) -> str | None:
         """The unsupported setting in ``sent``, or None. Any complaint about a schema counts."""
-        if self.status not in {400, 422} or _OTHER_INTERFACE.search(self.message):
+        if self.status not in {400, 422} or self.too_long or _OTHER_INTERFACE.search(self.message):
             return None
         complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))
         possible = {
@@ -201,7 +198,7 @@ _STATUS_OF_TYPE = {
 def told_error(document: JsonObject, missing: str) -> ServerError:
     """The error in a response that lacks the ``missing``; raises TransientFailure for a text."""
     if not (error := document.at("error")):
-        said = document.text("error")[:LONGEST_MESSAGE]
+        said = document.text("error", "message", "msg", "detail")[:LONGEST_MESSAGE]
         raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))
     code, kind = error.text("code"), error.text("type")  # some write the status as a text
     status = int(code) if code in map(str, range(400, 600)) else _STATUS_OF_TYPE.get(kind, 502)

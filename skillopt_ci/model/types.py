@@ -127,8 +127,9 @@ class JsonObject(dict[str, object]):
         listed = value if isinstance(value, list) else []
         return [JsonObject(one) for one in listed if isinstance(one, dict)]
 
-    def text(self, key: str) -> str:
-        return as_text(self.get(key))
+    def text(self, *keys: str) -> str:
+        # the first that is not empty
+        return next(filter(None, map(as_text, map(self.get, keys))), "")
 
     def words(self, key: str, between: str = "") -> str:
         """The member's text, or the joined texts of its list of blocks."""

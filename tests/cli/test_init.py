@@ -184,8 +184,9 @@ class Models(Handler):
 
     def respond(self) -> None:
         asked = (self.path, self.headers["Authorization"] or self.headers["x-api-key"])
-        status = 200 if asked == self.wanted else 401
-        self.answer(json.dumps(self.listing).encode(), status)
+        status = 200 if asked == self.wanted else 302 if self.path == "/old/models" else 401
+        cut, headers = 3 if self.listing == "cut" else None, {"Location": "/v1/models"}
+        self.answer(json.dumps(self.listing).encode(), status, headers, cut=cut)
 
 
 def test_models_are_asked_of_the_address_and_checked(tmp_path):
@@ -217,14 +218,21 @@ def test_servers_list_their_models_in_many_ways(tmp_path, provider, listing, mod
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
-    [({}, "MY_KEY is not set"), ({"MY_KEY": "wrong"}, "did not list its models: HTTP Error 401")],
+    ("key", "root", "listing", "said"),
+    [
+        ("", "v1", "", "MY_KEY is not set"),
+        ("wrong", "v1", "", "did not list its models: HTTP Error 401"),
+        ("sk-1", "old", "", "did not list its models: HTTP Error 401"),  # no redirect gets the key
+        ("sk-1", "v1", "cut", "did not list its models: IncompleteRead"),
+        ("sk-1\n", "v1", {"data": None}, "0 models there: none"),  # Ollama without models
+        *((key, "v1", {}, "its models: its answer is no list") for key in ("sk-1", "sk-\n1")),
+    ],
 )
-def test_where_models_cannot_be_checked_none_is_offered(tmp_path, environ, said):
-    with http_server(Models) as url:
-        words = ("notes", "", "ollama", f"{url}/v1", "MY_KEY", "", "own", "", "other")
-        done = answered(tmp_path, "\n".join(words) + "\n", partial(ask_server, environ))
-    assert said in done.stderr
+def test_where_models_cannot_be_checked_none_is_offered(tmp_path, key, root, listing, said):
+    with http_server(type("Other", (Models,), {"listing": listing})) as url:
+        words = ("notes", "", "ollama", f"{url}/{root}", "MY_KEY", "", "own", "", "other")
+        done = answered(tmp_path, "\n".join(words) + "\n", partial(ask_server, {"MY_KEY": key}))
+    assert (said in done.stderr, "sk-" in done.stderr) == (True, False)
     assert '"model": "own"' in done.stdout.splitlines()[-1]
 
 

@@ -29,20 +29,19 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
 @pytest.mark.parametrize(
     ("status", "message", "code"),
     [
-        (400, "", "content_filter"),
-        (400, "", "invalid_prompt"),
+        *((400, "", code) for code in ("content_filter", "invalid_prompt")),
+        *((400, "", code) for code in ("context_length_exceeded", "data_inspection_failed")),
         (400, "triggered our content management policy", ""),
         (403, "your input was flagged", ""),
         (400, "This request has been flagged for potentially violating a policy", ""),
         (400, "Output blocked by content filtering policy", ""),
-        (400, "", "context_length_exceeded"),
         (400, "maximum context length is 8192 tokens", ""),
         (400, "the request exceeds the available context size", ""),
         (400, "prompt is too long: 9 tokens", ""),
         (400, "input length and `max_tokens` exceed context limit: 9 + 8 > 16", ""),
         (400, "This model's maximum prompt length is 8 but the request contains 9 tokens.", ""),
         (400, "InvalidParameter: Range of input length should be [1, 8]", ""),
-        (400, "", "data_inspection_failed"),
+        (400, "The decoder prompt (length 9) is longer than the maximum model length of 8.", ""),
         (400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", ""),
         (413, "", ""),
     ],
@@ -63,9 +62,9 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
         (401, "no key", OWN, [NAME_ONE]),
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
         (404, "No endpoints found that support tool use", {}, ["does not serve", "and access"]),
-        (403, "<html>Sorry, you have been blocked", {}, ["rejects requests", "a firewall"]),
-        (403, "error code: 1020", {}, ["rejects requests", "a firewall"]),
+        *((403, page, {}, ["rejects", "a firewall"]) for page in ("<html>No", "error code: 1020")),
         *((429, "", {key: "insufficient_quota"}, ["no quota left"]) for key in ("code", "type")),
+        *((status, "", {"type": "budget_exceeded"}, ["no quota left"]) for status in (400, 429)),
         (402, "pay", {}, ["no quota left"]),
         (400, "You have reached your specified API usage limits.", {}, ["no quota left"]),
         (400, "top_k must be positive", {"code": "invalid_value"}, ["status 400: top_k must be"]),
@@ -167,11 +166,10 @@ def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fiel
         ("no", {"code": "unsupported_parameter", "param": "reasoning_effort"}, "reasoning_effort"),
         ("Unrecognized request argument supplied: reasoning_effort", {}, "reasoning_effort"),
         ('"llama3.2" does not support thinking', {}, "reasoning_effort"),  # Ollama
-        (
-            "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-            {},
-            "max_tokens",
-        ),
+        ("invalid temperature: only 1 is allowed for this model", {}, "temperature"),  # Kimi
+        ("`reasoning_effort` must be one of `none` or `default`", {}, "reasoning_effort"),  # Groq
+        ("('body', 'reasoning_effort'): Input should be 'low'", {}, "reasoning_effort"),  # vLLM
+        ("'max_tokens' is not supported. Use 'max_completion_tokens' instead.", {}, "max_tokens"),
         ("extra_forbidden: body.max_tokens", {}, "max_tokens"),
         ("max_tokens is too large: this model supports at most 4096", {}, None),
         ("Unsupported value: 'stop'", {"param": "stop"}, None),
@@ -179,16 +177,15 @@ def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fiel
         ("Invalid schema for response_format 'answer'", {}, "response_format"),
         ("This model does not support structured outputs", {}, "response_format"),
         ("Json mode response is not supported when enable_thinking is true", {}, "response_format"),
+        ("The specified schema produces a constraint with too many states", {}, "response_format"),
+        ("maximum context length is 9 tokens, but 10 are in the response_format", {}, None),
     ],
 )
 def test_the_refused_setting_is_recognised(message, fields, refused):
     used = ("max_tokens", "temperature", "reasoning_effort", "response_format")
     assert ServerError(400, message, **fields).refused_setting(used) == refused
-
-
-def test_only_bad_requests_and_what_was_sent_count():
-    assert ServerError(500, "temperature is not supported").refused_setting(["temperature"]) is None
-    assert ServerError(400, "temperature is not supported").refused_setting([]) is None
+    assert ServerError(500, message, **fields).refused_setting(used) is None
+    assert ServerError(400, message, **fields).refused_setting([]) is None
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -235,10 +232,7 @@ def test_usage_is_read_in_full(ask):
         ({"cost": 0.0125}, 150, 0, 0.0125),
         ({"cost": 0}, 150, 0, None),
         ({"cost": 0.5, "cost_details": {"upstream_inference_cost": 0.5}}, 150, 0, 0.5),
-        (
-            {"cost": 0.5, "is_byok": True, "cost_details": {"upstream_inference_cost": 2}},
-            *(150, 0, 2.5),
-        ),
+        ({"cost": 1, "is_byok": True, "cost_details": {"upstream_inference_cost": 2}}, 150, 0, 3),
         # Gemini and xAI count reasoning in the total alone, LiteLLM the cache also in the prompt.
         ({"total_tokens": 950}, 950, 0, None),
         ({"total_tokens": 0}, 150, 0, None),
@@ -323,18 +317,16 @@ def test_minimax_error_beside_an_empty_message_is_an_error(ask, content):
 
 
 @pytest.mark.parametrize("reader", [read_reply, read_response, read_message])
-def test_an_error_that_is_a_text_is_told(ask, reader):
+@pytest.mark.parametrize("key", ["error", "message", "msg", "detail"])
+def test_an_error_that_is_a_text_is_told(ask, reader, key):
     with pytest.raises(TransientFailure, match=r"holds no [a-z]+: loading"):
-        reader(b'{"error": "loading"}', ask(), CONFIG)
+        reader(json.dumps({"error": None, key: "loading"}).encode(), ask(), CONFIG)
 
 
 @pytest.mark.parametrize(
     ("reader", "fields", "status"),
     [
-        *(
-            (read_reply, {"code": code}, status)
-            for code, status in ((429, 429), ("401", 401), ("a", 502))
-        ),
+        *((read_reply, {"code": one}, it) for one, it in ((429, 429), ("401", 401), ("a", 502))),
         *((one, {"type": "overloaded_error"}, 529) for one in (read_reply, read_response)),
         (read_message, {"type": "authentication_error"}, 401),
         (read_message, {"type": "api_error"}, 502),
