@@ -45,21 +45,19 @@ class LazyGroup(click.Group):
         return None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        named = [
+        return [
             CompletionItem(name, help=line)
             for name, (_, line, _) in COMMANDS.items()
             if name.startswith(incomplete)
-        ]
-        return named + click.Command.shell_complete(self, ctx, incomplete)
+        ] + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for group in dict.fromkeys(group for _, _, group in COMMANDS.values()):
             with formatter.section(group):
-                lines = [(name, line) for name, (_, line, own) in COMMANDS.items() if own == group]
-                formatter.write_dl(lines)
+                formatter.write_dl(
+                    [(name, line) for name, (_, line, own) in COMMANDS.items() if own == group]
+                )
 
-
-# The crash report, without any secret.
 
 #: Keys that no variable or configuration names, by their shape.
 _SECRET_TEXT = re.compile(
@@ -82,8 +80,6 @@ def crash_report(error: BaseException, words: list[str], redact: Redact = unchan
 
 
 # How a command that failed says so: one message, one hint, one exit code.
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     kind: str
@@ -117,7 +113,11 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
         case FileNotFoundError(filename=None):  # tempfile found no folder that can be written
             hint = "Make room, or set TMPDIR to a folder that can be written."
             return Failure("NoTemporaryFolder", str(error.strerror), hint, ExitCode.INFRASTRUCTURE)
-        case KeyboardInterrupt() | click.Abort():
+        case MemoryError() | RuntimeError(args=("can't start new thread",)):
+            hint = "Allow more memory or processes, or make fewer calls at once, then rerun."
+            return Failure("OutOfMemory", "out of memory or threads", hint, ExitCode.INFRASTRUCTURE)
+        # pydantic wraps a Ctrl-C that strikes while it builds a schema in an error of its own
+        case _ if isinstance(error, click.Abort) or "KeyboardInterrupt" in repr(error):
             hint = "What was done is saved; the same command resumes from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
     message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"
