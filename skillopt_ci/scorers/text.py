@@ -251,7 +251,7 @@ def _label(text: str) -> str:
 _NUMBER = re.compile(
     r"""
     (?:(?P<below>[√∛]|\\sqrt(?:\[\d+\])?\{?|(?:π|\\pi)\s?(?:/|\}\{))\s?  # √2 and π/2 are not 2
-        | (?<![\w.])                              # not inside a word or another number
+        | (?<![^\W_]|\.)(?<![^\s*_]_)             # not inside a word or a number, but _1_
     )
     (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
     (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
