@@ -142,10 +142,10 @@ _LONGEST_SHOWN = 60
 _WRONG_SHAPE = ("union_tag_invalid", "union_tag_not_found", "model_attributes_type", "dict_type")
 _EXPECTED = {
     "string_type": "text",
-    **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
-    "float_type": "a number",
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     "finite_number": "a finite number",
-    "bool_type": "true or false",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     "tuple_type": "a list",
     **dict.fromkeys(("dict_type", "model_type"), "a mapping"),
     "string_too_short": "text that is not empty",

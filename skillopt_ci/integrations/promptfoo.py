@@ -294,7 +294,7 @@ def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], fi
     try:
         scorer = _combined(assertions, test.threshold)
     except ValidationError as error:
-        raise _Unsupported(error.errors(include_url=False)[0]["msg"]) from error
+        raise _Unsupported(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
     except yaml.YAMLError as error:
         raise _Unsupported(" ".join(str(error).split())) from error
     return Task(

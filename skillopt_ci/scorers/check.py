@@ -62,12 +62,7 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) ->
 
 
 def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
-    for part in specs.parts_of(spec):
-        fault = None
-        if isinstance(part, specs.RubricScorer):
-            fault = code.check_rubric_task(part, task)
-        elif type(part) in GRADERS:
-            fault = GRADERS[type(part)].check(part, task)
-        if fault:
-            return fault
-    return None
+    checks = {kind: grader.check for kind, grader in GRADERS.items()}
+    checks[specs.RubricScorer] = code.check_rubric_task
+    parts = (part for part in specs.parts_of(spec) if type(part) in checks)
+    return next(filter(None, (checks[type(part)](part, task) for part in parts)), None)

@@ -222,6 +222,10 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
             meaning = " ".join(composed(choice).casefold().split())
             if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
                 return key
+    lines = {key: rf"{re.escape(key)}[^\w\n]+{re.escape(choices[key])}" for key in choices}
+    listed = [key for key in lines if re.search(rf"(?im)^[^\w\n]*{lines[key]}[^\w\n]*$", said)]
+    if listed and (listed[1:] or "\n" not in said.strip()):  # the list of choices, or "B) 4"
+        return "" if listed[1:] else listed[0]
     labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
     several = len(labels) > 1 and all(len(one) == 1 or one in choices for one in labels)
     if several or not text or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):
@@ -247,7 +251,7 @@ def _label(text: str) -> str:
 _NUMBER = re.compile(
     r"""
     (?:(?P<below>[√∛]|\\sqrt(?:\[\d+\])?\{?|(?:π|\\pi)\s?(?:/|\}\{))\s?  # √2 and π/2 are not 2
-        | (?<![\w.])                              # not inside a word or another number
+        | (?<![^\W_]|\.)(?<![^\s*_]_)             # not inside a word or a number, but _1_
     )
     (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
     (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
@@ -296,7 +300,7 @@ _PLAIN: Mapping[int, int | str] = {
     **{wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F) if chr(wide) not in "，："},
     **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
     **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
-    ord("\u2044"): "/",
+    **dict(zip(map(ord, "\u2044٫٬٪"), "/.,%", strict=True)),  # Arabic points, commas and percents
 }
 #: The exponent of a unit or a variable and a tolerance are no numbers of their own: 5 m^2, 20 ± 1.
 _NO_NUMBER = re.compile(
@@ -318,6 +322,7 @@ def find_numbers(text: str) -> list[Number]:
     A comma that does not group three digits is a decimal one. Dates, ranges, 2^10, √2 are unclear.
     """
     numbers = []
+    text = re.sub(r"(?![0-9])\d", lambda one: str(unicodedata.decimal(one[0])), text)  # ٤٢
     text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", text))
     text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
     text = _VULGAR_FRACTION.sub(

@@ -27,7 +27,7 @@ _ANSWERS = (
 #: What to do, and with what: the columns of Alpaca's and many other sets of instructions.
 _ALPACA = ("instruction", "input")
 #: Numbers whose sign or point `normalized` would drop.
-_WOULD_CHANGE = re.compile(r"[-+]\d+|[-+]?\d*\.\d+")
+_WOULD_CHANGE = re.compile(r"[-+][$€£]?\d+(?:,\d{3})*%?|[-+]?[$€£]?(?:\d+(?:,\d{3})*)?\.\d+%?")
 #: The number below a worked solution, as in GSM8K; a heading in Markdown begins like it.
 _WORKED_OUT = re.compile(r"####\s*(\S*\d\S*)\s*\Z")
 

@@ -130,6 +130,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
     ("row", "kind", "references"),
     [
         ({"answer": -6.50}, "number", "-6.5"),
+        ({"answer": ["-$1,500", "1,234.50", "-5%"]}, "number", "-5%"),
         ({"answer": "B", "choices": ["x", "y"]}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": None}}, "choice", "B"),

@@ -103,6 +103,7 @@ def test_without_key_or_equals_sign_it_says_what_is_expected(text):
         ("train: {seed: '4'}", "train.seed: expected a whole number, found '4'"),
         ("train: {seed: true}", "train.seed: expected a whole number, found true"),
         ("train: {seed: 1.5}", "train.seed: expected a whole number, found 1.5"),
+        ("scorer: {type: number, abs_tol: x}", "scorer.abs_tol: expected a number, found 'x'"),
         ("train: {batch_size: 0}", "expected a value greater than 0, found 0"),
         ("train: 4", "train: expected a mapping, found 4"),
         ("train:", "train: expected a mapping, found nothing"),

@@ -222,7 +222,7 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
         ({"assert": [{"type": "llm-rubric", "value": "x", "threshold": 2}]}, "less than or equal"),
         ({"assert": [{**OK[0], "weight": 0}]}, "no assertion has a weight"),
         ({"assert": [{"type": "is-json", "value": {"type": 7}}]}, "not a JSON Schema"),
-        ({"assert": [{"type": "regex", "value": "("}]}, "not a regular expression"),
+        ({"assert": [{"type": "regex", "value": "("}]}, "left out: not a regular expression"),
         ({"assert": [{**OK[0], "transform": "x"}]}, "transform is not supported"),
         ({"assert": [{"type": "assert-set", "assert": [{"type": "cost"}]}]}, "'cost' is not"),
         ({"assert": OK, "options": {"transform": "x"}}, "options.transform"),

@@ -46,20 +46,17 @@ def test_grades_of_a_new_kind_are_not_kept(make_task, tmp_path):
     assert TaskScorers(AskedScorer(), **parts).facts(make_task("a")) is None
 
 
+COMPARING = ("exact", "normalized", "f1", "anls", "number", "choice", "json")
+
+
 @pytest.mark.parametrize(
     ("kind", "keys", "references", "fault"),
     [
-        ("exact", {}, [], "no references"),
-        ("normalized", {}, [], "no references"),
-        ("f1", {}, [], "no references"),
-        ("anls", {}, [], "no references"),
-        ("number", {}, [], "no references"),
+        *((kind, {}, [], "no references") for kind in COMPARING),
         ("number", {}, ["42", "many"], "'many' is not one number"),
         ("number", {}, ["1-2"], "not one number"),
         ("number", {}, ["1 or 2"], "not one number"),
-        ("choice", {}, [], "no references"),
         ("choice", {"choices": {"A": "x"}}, ["B"], "none of the choices A"),
-        ("json", {}, [], "no references"),
         ("json", {}, ["{"], "is not JSON"),
         ("contains", {}, [], "neither the scorer nor"),
         ("contains", {"contains": [""]}, [], "every answer contains an empty text"),

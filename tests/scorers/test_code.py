@@ -198,6 +198,7 @@ def test_result_is_the_score(grade, write):
         assert (score.hard, score.soft) == (hard, soft), result
     assert grade("python", "0.5", entry=entry, hard_at=0.5).hard == 1
     assert grade("python", "{'soft': 0, 'reason': 'too\\nlong'}", entry=entry).reason == "too long"
+    assert "gave 0" in grade("python", "{'soft': 0, 'reason': None}", entry=entry).reason
 
 
 def test_a_function_sees_no_variable_that_a_model_s_key_is_in(grade, write, monkeypatch):
@@ -219,8 +220,8 @@ def test_result_that_is_no_score_is_a_grader_error(grade, write, make_task):
         ("float('nan')", "returned nan"),
         ("None", "returned None"),
         ("'1'", "returned '1'"),
-        ("{'score': 1}", "unknown key 'score'"),
-        ("{'reason': 'x'}", "neither 'soft' nor 'hard'"),
+        ("{'score': 1}", "the keys 'score'; expected 'soft', 'hard' or both"),
+        ("{'reason': 'x'}", "the keys 'reason'; expected"),
     ):
         with pytest.raises(GraderError, match=message):
             grade("python", "x", entry=entry, task=make_task(metadata={"returned": returned}))
