@@ -231,8 +231,9 @@ def _most_end_calls(config: Config, sizes: Sizes) -> float:
     optimizer, attempts = config.optimizer, sizes.calls
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return 0
-    compared = 2 * min(optimizer.slow_update_samples, sizes.train) * optimizer.use_slow_update
-    return attempts * (compared + sizes.selection) + _MOST_QUESTIONS
+    compared = 2 * min(optimizer.slow_update_samples, sizes.train)
+    evaluated = sizes.selection if optimizer.use_slow_update else 0  # a meta skill changes no skill
+    return attempts * (compared + evaluated) + _MOST_QUESTIONS
 
 
 def plan_step(

@@ -209,6 +209,9 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
 def test_ends_of_epochs_after_the_first_are_part_of_the_plan():
     sizes, budget = Sizes(20, 20, 0), {"run": {"calls": 400}}
     assert last_step(configured(budget=budget, train={"num_epochs": 99}), sizes, None, ()) == 5
+    off = {"use_slow_update": False}  # a meta skill alone compares skills and measures none
+    config = configured(budget=budget, train={"num_epochs": 99}, optimizer=off)
+    assert last_step(config, sizes, None, ()) == 6
     off = {"use_slow_update": False, "use_meta_skill": False}
     config = configured(budget=budget, train={"num_epochs": 99}, optimizer=off)
     assert last_step(config, sizes, None, ()) == 11  # (400 - 20) / (20 + 10 + 4)
