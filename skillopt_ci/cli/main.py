@@ -117,7 +117,9 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
             hint = "Allow more memory or processes, or make fewer calls at once, then rerun."
             return Failure("OutOfMemory", "out of memory or threads", hint, ExitCode.INFRASTRUCTURE)
         # pydantic wraps a Ctrl-C that strikes while it builds a schema in an error of its own
-        case _ if isinstance(error, click.Abort) or "KeyboardInterrupt" in repr(error):
+        case _ if isinstance(error, KeyboardInterrupt | click.Abort) or (
+            type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error)
+        ):
             hint = "What was done is saved; the same command resumes from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
     message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"

@@ -19,7 +19,7 @@ from skillopt_ci.errors import BudgetExhausted, ConfigError, ExitCode
 ERRORS = {
     "config": ConfigError("no such key", file=Path("a.yaml"), line=3, hint="Did you mean run?"),
     "budget": BudgetExhausted("the budget of 3 calls is spent"),
-    "defect": KeyError("x"),
+    "defect": KeyError("a text that mentions KeyboardInterrupt"),
     "interrupt": KeyboardInterrupt(),
     "wrapped": SchemaError("Error building `literal` serializer:\n  KeyboardInterrupt: "),
     "threads": RuntimeError("can't start new thread"),
