@@ -43,14 +43,14 @@ from skillopt_ci.report.html_page import build_page
 from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.skill.validation import seen_path, unloadable
 from skillopt_ci.text import names_text, plural
-from skillopt_ci.util import nearest, read_text, write_atomically
+from skillopt_ci.util import nearest, read_text, stray_character, write_atomically
 
 #: The providers that a configuration can be written for: all but the one that needs a command.
 PRESETS: Mapping[ProviderName, Preset] = {k: v for k, v in PROVIDERS.items() if k != "command"}
 _PROVIDERS = f"Who serves the models: {', '.join(PRESETS)}."
 _NO_KEY = "none"
 _ANOTHER = "skillopt-ci init -c NAME.skillopt.yaml --skill PATH"
-#: Seconds to wait for a server's list of models, and how many of them are named.
+#: Seconds to wait for a server's list of models.
 _PATIENCE = 5
 
 
@@ -80,8 +80,9 @@ def init_command(
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
     # a shell completes paths from where one is, not from the configuration's folder
-    if (path := given["skill"]) and not (root / path).exists() and (settings.cwd / path).exists():
-        given["skill"] = os.path.relpath(os.path.realpath(settings.cwd / path), root)
+    if (path := given["skill"]) and not (root / path).exists():
+        named = os.path.relpath(os.path.realpath(settings.cwd / path), root)
+        given["skill"] = named if (root / named).exists() and not named.startswith("..") else path
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)
@@ -226,8 +227,9 @@ def ask_server(
     environ: Mapping[str, str], preset: Preset, address: str, variable: str
 ) -> Collection[str]:
     key = environ.get(variable, "").strip()
-    if variable != _NO_KEY and not key:
-        click.echo(f"  {variable} is not set, so the models' names are not checked", err=True)
+    if variable != _NO_KEY and ((stray := stray_character(key)) or not key):
+        wrong = f"holds {stray}" if stray else "is not set"
+        click.echo(f"  {variable} {wrong}, so the models' names are not checked", err=True)
         return ()
     root = address.rstrip("/")
     url, headers = f"{root}/models", {"Authorization": f"Bearer {key}"} if key else {}
@@ -244,8 +246,7 @@ def ask_server(
     except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
         if isinstance(error, HTTPError):
             error.close()
-        # the others say nothing to people, and a stray character in the key would show the key
-        why = error if isinstance(error, OSError | HTTPException) else "its answer is no list"
+        why = error if isinstance(error, OSError | HTTPException) else "no list came back"
         click.echo(harmless_line(f"! warning: {address} did not list its models: {why}"), err=True)
         return ()
     click.echo(f"  {plural(len(names), 'model')} there: {names_text(names)}", err=True)

@@ -34,7 +34,7 @@ from skillopt_ci.util import stray_character
 T = TypeVar("T")
 
 PUBLIC_API = "https://api.github.com"
-#: PyGithub follows these without the query, and so would take any pull request for the run's.
+#: PyGithub follows 301 without the query, and so would take any pull request for the run's.
 _MOVED = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.TEMPORARY_REDIRECT)
 
 
@@ -68,8 +68,7 @@ _REMEDIES = {
     "must have admin rights": _GRANT,
     "must have write access": _GRANT,
     "permission to create labels": "Create it first (`gh label create`), or grant `issues: write`.",
-    "you must authenticate via a github app": "A person's token cannot: use the job's own or an "
-    "app's.",
+    "you must authenticate via a github app": "A person's token cannot: use a job's or an app's.",
     "not permitted to create or approve pull requests": "Tick Settings → Actions → General → "
     "“Allow GitHub Actions to create and approve pull requests”, or use the token of an app.",
     "is locked": "Unlock the conversation.",

@@ -31,9 +31,8 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
     write = "`skillopt-ci init --github` writes one; commit it there and push"
     yield _line(found in there, f"{_PLACE}/{found} is on {default}", write)
     path = "/actions/permissions/workflow"
-    may = _seen(client, path) or {}
+    opening = (_seen(client, path) or {}).get("can_approve_pull_request_reviews")
     allow = f"gh api -X PUT repos/{client.name}{path} -F can_approve_pull_request_reviews=true"
-    opening = may.get("can_approve_pull_request_reviews")
     yield _line(opening, "Actions may open pull requests", allow)
     kinds = ("secrets", "organization-secrets")
     lists = [_seen(client, f"/actions/{kind}?per_page=100") for kind in kinds]

@@ -201,8 +201,7 @@ def cut(text: str, limit: int) -> str:
         return text
     kept, fence, room = list[str](), "", limit - size(_CUT)
     for line in text.split("\n"):
-        ticks = line[: len(line) - len(line.lstrip("`"))]
-        opened = ticks if line.startswith("```") else ""
+        opened = line[: len(line) - len(line.lstrip("`"))] if line.startswith("```") else ""
         after = opened if not fence else "" if line == fence else fence
         room -= size(line) + 1
         if room < size(after):

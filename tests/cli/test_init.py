@@ -115,6 +115,8 @@ def test_a_skill_given_as_a_folder_is_its_document_and_may_be_anywhere(tmp_path)
     done = init(tmp_path, "-c", "My Notes/my.yaml", "--skill", "My Notes")
     assert (done.return_value, "warning: Agents will skip" in done.stderr) == (0, True)
     assert load(tmp_path / "My Notes/my.yaml").config.skill == "SKILL.md"
+    init(tmp_path, "-c", "My Notes/new.yaml", "--skill", "skills/notes/SKILL.md")
+    assert (tmp_path / "My Notes/skills/notes/SKILL.md").is_file()  # not the one outside
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,8 @@ def test_servers_list_their_models_in_many_ways(tmp_path, provider, listing, mod
         ("sk-1", "old", "", "did not list its models: HTTP Error 401"),  # no redirect gets the key
         ("sk-1", "v1", "cut", "did not list its models: IncompleteRead"),
         ("sk-1\n", "v1", {"data": None}, "0 models there: none"),  # Ollama without models
-        *((key, "v1", {}, "its models: its answer is no list") for key in ("sk-1", "sk-\n1")),
+        ("sk-1", "v1", {}, "did not list its models: no list came back"),
+        ("sk-\n1", "v1", {}, "MY_KEY holds U+000A (a control character) as character 4 of 5, so"),
     ],
 )
 def test_where_models_cannot_be_checked_none_is_offered(tmp_path, key, root, listing, said):

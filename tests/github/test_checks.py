@@ -56,7 +56,7 @@ def test_the_check_of_another_app_is_not_touched(scene, client):
 
 
 def test_a_persons_token_is_told_which_ones_can_post_checks(scene):
-    with pytest.raises(Refused, match="use the job's own or an app's"):
+    with pytest.raises(Refused, match="use a job's or an app's"):
         keep_check(scene.client("pat"), wanted(scene))
 
 
