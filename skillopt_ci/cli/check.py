@@ -319,9 +319,9 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     committed, file = ledger.read(position.base, path), loaded.root / config.skill
     state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
     refuse_another_skill(state, path)
-    start_of(ledger, path, position)
-    if ledger.read(position.head, path) is None and file.exists():  # else `skill` says it
-        where = f"skillopt/{config.run}" if position.tip else ledger.base
+    start = start_of(ledger, path, position)
+    if ledger.read(start, path) is None and file.exists():  # else `skill` says it
+        where = ledger.base if start == position.base else f"skillopt/{config.run}"
         commit = f"git add {shlex.quote(path)} && git commit"
         yield Finding("git", "error", f"{path} is not committed on {where}: {commit}")
     elif committed is not None and file.is_file():
