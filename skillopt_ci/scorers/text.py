@@ -222,7 +222,7 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
             meaning = " ".join(composed(choice).casefold().split())
             if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
                 return key
-    stated = {key: rf"(?i)\W*{re.escape(key)}\W+{re.escape(choices[key])}\W*" for key in choices}
+    stated = {key: rf"(?i)\W*+{re.escape(key)}\W+{re.escape(choices[key])}\W*+" for key in choices}
     lines = [line for line in said.splitlines() if line.strip()][:2]
     listed = [key for key in stated if any(re.fullmatch(stated[key], line) for line in lines)]
     if listed and len(listed) == len(lines):  # "B) 4" alone, or a list of the choices
@@ -253,7 +253,7 @@ _NUMBER = re.compile(
     r"""
     (?:(?P<below>[√∛]|\\sqrt(?:\[\d+\])?\{?|(?:π|\\pi)\s?(?:/|\}\{))\s?  # √2 and π/2 are not 2
         | (?<![\w.])                              # not inside a word or another number
-        | (?<=_)(?<![^\W_]_)(?<![^\W_]__)(?=[^\n_]*_+(?!\w))  # _1_ and __1__, but not a__1
+        | (?<=_)(?<![^\W_]_|[)}\]$]_)(?<![^\W_]__)(?=[^\n_]++_++(?![\w{\\]))  # _1_, not a__1
     )
     (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
     (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?

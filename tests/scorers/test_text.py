@@ -233,6 +233,7 @@ def test_any_text_can_be_searched(text):
         (r"20 ± 1 kg, 5 +/- 0.2, 7\pm 1, 3 ± 1/8 and 1.200,- €", [20, 5, 7, 3, 1200]),
         ("none, x_1, H$_2$O, (x)_3 and H2O, 10^999, 1e999 and 1/0", []),
         ("(_42_) a__1 __init__3 x__1__ \\log _2 x, _1 and _2 _2024_a.pdf", [42]),
+        (r"\vec{v}_1 u_x, (x)_3 a_\pi, x _1 + y _{a} and $b$_2 c_ ", []),
     ],
 )
 def test_numbers_as_people_write_them(text, values):
