@@ -187,8 +187,9 @@ class RetryingClient:
                 ) from last
             if spent:
                 break
-            # numbers and ids may differ in each message
-            if (kind := re.sub(r"\S*\d\S*", "", last.message)) not in self._told:
+            # numbers and ids may differ in each message; another status is another cause
+            kind = re.sub(r"(?<!\S)(?<!status )\S*\d\S*", "", last.message)
+            if kind not in self._told:
                 self._told.add(kind)
                 self.observe(
                     Note(

@@ -18,7 +18,6 @@ LONGEST_MESSAGE = 500
 _BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid)|invalid api[ _]key")
 #: The model's output was no call or JSON, or the account made too many calls.
 _RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
-_OVERLOADED = frozenset({429, 503, 529})
 _PASSING = frozenset({408, 409, 425, 429})
 _UNPAID = frozenset(
     {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
@@ -116,7 +115,7 @@ class ServerError:
         if self.status == 407:  # noqa: PLR2004
             return TransientFailure(f"the proxy failed: {said}", unreachable=True)
         if self.status in _PASSING or self.status >= 500 or self._is(_RETRIED):  # noqa: PLR2004
-            busy = self.status in _OVERLOADED
+            busy = self.status in {429, 503, 529}
             return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
         if self._is(_FILTERED, _FILTERED_WORDS):
             return ModelRefusal(f"The content filter refused the prompt: {message}")
@@ -142,7 +141,7 @@ class ServerError:
 
     def refused_setting(self, sent: Collection[str]) -> str | None:
         """The unsupported setting in ``sent``, or None. Any complaint about a schema counts."""
-        if self.status not in {400, 422} or self.too_long or _OTHER_INTERFACE.search(self.message):
+        if self.status not in {400, 422} or self.too_long or self._is(_RETRIED, _OTHER_INTERFACE):
             return None
         complains = bool(_UNSUPPORTED_WORDS.search(f"{self.code} {self.message}"))
         possible = {
@@ -154,9 +153,7 @@ class ServerError:
         by_words = [
             name
             for name, spoken in possible.items()
-            if re.search(
-                rf"\b(?:{'|'.join(map(re.escape, spoken))})s?\b", self.message, re.IGNORECASE
-            )
+            if re.search(rf"(?i)\b(?:{'|'.join(map(re.escape, spoken))})s?\b", self.message)
         ]
         return next(iter(by_param + by_words), None)
 

@@ -222,9 +222,10 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
             meaning = " ".join(composed(choice).casefold().split())
             if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
                 return key
-    lines = {key: rf"{re.escape(key)}[^\w\n]+{re.escape(choices[key])}" for key in choices}
-    listed = [key for key in lines if re.search(rf"(?im)^[^\w\n]*{lines[key]}[^\w\n]*$", said)]
-    if listed and (listed[1:] or "\n" not in said.strip()):  # the list of choices, or "B) 4"
+    stated = {key: rf"(?i)\W*+{re.escape(key)}\W+{re.escape(choices[key])}\W*+" for key in choices}
+    lines = [line for line in said.splitlines() if line.strip()][:2]
+    listed = [key for key in stated if any(re.fullmatch(stated[key], line) for line in lines)]
+    if listed and len(listed) == len(lines):  # "B) 4" alone, or a list of the choices
         return "" if listed[1:] else listed[0]
     labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
     several = len(labels) > 1 and all(len(one) == 1 or one in choices for one in labels)
@@ -251,7 +252,8 @@ def _label(text: str) -> str:
 _NUMBER = re.compile(
     r"""
     (?:(?P<below>[√∛]|\\sqrt(?:\[\d+\])?\{?|(?:π|\\pi)\s?(?:/|\}\{))\s?  # √2 and π/2 are not 2
-        | (?<![^\W_]|\.)(?<![^\s*_]_)             # not inside a word or a number, but _1_
+        | (?<![\w.])                              # not inside a word or another number
+        | (?<=_)(?<![^\W_]_|[)}\]$]_)(?<![^\W_]__)(?=[^\n_]++_++(?![\w{\\]))  # _1_, not a__1
     )
     (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
     (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?

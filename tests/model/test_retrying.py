@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -47,6 +47,11 @@ def test_a_failure_that_passes_is_tried_again_when_the_server_wishes(scripted, a
     naps, inner = Naps(), scripted(TransientFailure("429", retry_after=30), reply())
     asyncio.run(client(inner, naps).complete(ask()))
     assert naps.seconds == [30.5]
+    said, told = ("status 429", "status 503", "status 429: in 2 s", "status 429: in 31 s"), []
+    inner = scripted(*map(TransientFailure, said), reply())
+    asyncio.run(replace(client(inner, naps, retries=9), observe=told.append).complete(ask()))
+    notes = [f"The target model does not answer: {one}. Trying again." for one in said[:3]]
+    assert [one.text for one in told] == notes
 
 
 def test_tries_run_out_with_the_last_failure_named(scripted, ask):

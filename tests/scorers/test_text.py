@@ -38,6 +38,8 @@ CHOICES = {"A": "Paris", "B": "New York", "C": "None of these"}
         ("**B**, as A and C are wrong", "B"),
         ("B is bigger. A city is no state.", "B"),
         ("B) New York\n\nA) Paris is no state.\nC) None of these fits New York.", "B"),
+        *((f"{one}\n\nNot:\nA) Paris\nC) None of these", "B") for one in ("B) New York", "**B**")),
+        ("**B**\n\nA) Paris\nB) New York\nC) None of these", "B"),
         ("A", "A"),
         ("Boston", "BOSTON"),
     ],
@@ -230,6 +232,8 @@ def test_any_text_can_be_searched(text):
         ("1,00,000 and 12,34,567.5", [100000, 1234567.5]),
         (r"20 ± 1 kg, 5 +/- 0.2, 7\pm 1, 3 ± 1/8 and 1.200,- €", [20, 5, 7, 3, 1200]),
         ("none, x_1, H$_2$O, (x)_3 and H2O, 10^999, 1e999 and 1/0", []),
+        ("(_42_) a__1 __init__3 x__1__ \\log _2 x, _1 and _2 _2024_a.pdf", [42]),
+        (r"\vec{v}_1 u_x, (x)_3 a_\pi, x _1 + y _{a} and $b$_2 c_ ", []),
     ],
 )
 def test_numbers_as_people_write_them(text, values):
@@ -262,13 +266,7 @@ def test_anls_is_symmetric_and_between_0_and_1(left, right, threshold):
 
 @pytest.mark.parametrize(
     ("left", "right", "score"),
-    [
-        ("Hello  World", "hello world", 1),
-        ("", "", 1),
-        ("", "a", 0),
-        ("abcd", "abxd", 0.75),
-        ("ab", "ax", 0),
-    ],
+    [("Hi  You", "hi you", 1), ("", "", 1), ("", "a", 0), ("abcd", "abxd", 0.75), ("ab", "ax", 0)],
 )
 def test_anls(left, right, score):
     assert anls(left, right, 0.5) == score
@@ -276,13 +274,7 @@ def test_anls(left, right, score):
 
 @pytest.mark.parametrize(
     ("answer", "reference", "f1"),
-    [
-        ("a cat sat", "the cat", 2 / 3),
-        ("", "", 1),
-        ("", "cat", 0),
-        ("cat", "", 0),
-        ("dog", "cat", 0),
-    ],
+    [("a big ox", "the ox", 2 / 3), ("", "", 1), ("", "ox", 0), ("ox", "", 0), ("cat", "ox", 0)],
 )
 def test_f1(answer, reference, f1):
     assert token_f1(answer, reference) == pytest.approx(f1)
