@@ -253,7 +253,6 @@ _NUMBER = re.compile(
     r"""
     (?:(?P<below>[√∛]|\\sqrt(?:\[\d+\])?\{?|(?:π|\\pi)\s?(?:/|\}\{))\s?  # √2 and π/2 are not 2
         | (?<![\w.])                              # not inside a word or another number
-        | (?<=_)(?<![^\W_]_|[)}\]$]_)(?<![^\W_]__)(?=[^\n_]++_++(?![\w{\\]))  # _1_, not a__1
     )
     (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
     (?P<currency>(?:[A-Z]{0,2}\\?[$€£¥₹]|USD|EUR|GBP|JPY|CNY|INR|CHF|AUD|CAD)\s?)?
@@ -292,6 +291,8 @@ _SCALES = {
 _MINUS = re.compile(r"[−–]|(?i:minus|negative)\s+")
 #: Between groups of three digits: 1{,}234 and 1,\!234 and 1\,234.
 _LATEX_GROUPS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!])(?=\d{3})")
+#: As in _42_, but not in a_1_b or x_1 y_{2}.
+_UNDERSCORED = re.compile(r"(?<![\w)}\]$])(__?)(?!\s)([^_\n]+)(?<!\s)\1(?![\w{\\])")
 _SUPERSCRIPT = re.compile("⁻?[⁰¹²³⁴-⁹]+")
 _LATEX_FRACTION = re.compile(
     r"(?:(\d)\s?)?\\[dt]?frac\s?(?:\{\s?([-−]?\d+)\s?\}\s?\{\s?(\d+)\s?\}|(\d)(\d))"
@@ -325,7 +326,7 @@ def find_numbers(text: str) -> list[Number]:
     """
     numbers = []
     text = re.sub(r"(?![0-9])\d", lambda one: str(unicodedata.decimal(one[0])), text)  # ٤٢
-    text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", text))
+    text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", _UNDERSCORED.sub(r" \2 ", text)))
     text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
     text = _VULGAR_FRACTION.sub(
         lambda one: f" {one[1]}{unicodedata.normalize('NFKC', one[2])}", text
