@@ -165,6 +165,7 @@ def test_codex():
     def item(key: str, kind: str, **fields: object) -> dict[str, object]:
         return {"type": "item.completed", "item": {"id": key, "type": kind, **fields}}
 
+    counts = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 7}
     account = read(
         "codex",
         {"type": "thread.started", "thread_id": "t"},
@@ -178,10 +179,7 @@ def test_codex():
         ),
         item("4", "agent_message", text="First."),
         item("5", "agent_message", text="It is a."),
-        {
-            "type": "turn.completed",
-            "usage": {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 7},
-        },
+        {"type": "turn.completed", "usage": counts},
     )
     assert shown(account) == [
         ("reasoning", "**Thinking**"),
@@ -209,6 +207,7 @@ def test_codex_takes_a_connection_up_again():
 
 
 def test_gemini():
+    stats = {"input_tokens": 50, "output_tokens": 5, "cached": 20, "total_tokens": 95}
     account = read(
         "gemini",
         {"type": "init", "session_id": "s", "model": "m"},
@@ -220,11 +219,7 @@ def test_gemini():
         {"type": "tool_use", "tool_name": "read_file", "tool_id": "2", "parameters": {}},
         {"type": "tool_result", "tool_id": "2", "status": "error", "error": {"message": "gone"}},
         {"type": "message", "role": "assistant", "content": "It is a.", "delta": True},
-        {
-            "type": "result",
-            "status": "success",
-            "stats": {"input_tokens": 50, "output_tokens": 5, "cached": 20, "total_tokens": 95},
-        },
+        {"type": "result", "status": "success", "stats": stats},
     )
     assert shown(account) == [
         ("I look.", [("sh", {"command": "ls"})]),
@@ -250,6 +245,7 @@ def test_cursor():
         tool = {"readToolCall": {"args": {"path": "a"}, **about}}
         return {"type": "tool_call", "subtype": subtype, "call_id": "c", "tool_call": tool}
 
+    counts = {"inputTokens": 30, "outputTokens": 4, "cacheReadTokens": 10}
     account = read(
         "cursor",
         {"type": "system", "subtype": "init"},
@@ -258,13 +254,7 @@ def test_cursor():
         call("started"),
         call("completed", result={"success": {"content": "text", "totalLines": 1}}),
         said("It is a."),
-        {
-            "type": "result",
-            "subtype": "success",
-            "is_error": False,
-            "result": "I look.It is a.",
-            "usage": {"inputTokens": 30, "outputTokens": 4, "cacheReadTokens": 10},
-        },
+        {"type": "result", "is_error": False, "result": "I look.It is a.", "usage": counts},
     )
     looked = ("I look.", [("read", {"path": "a"})])
     assert shown(account) == [looked, ("read", "text", None), ("It is a.", [])]
