@@ -161,9 +161,8 @@ def agent_environ(
     for name, other in facts.same_key.items():
         if other in passed_on:
             passed_on.setdefault(name, passed_on[other])
-    program = agent_program(settings, root)
-    folder = PurePosixPath(program).parent
-    path = {"PATH": f"{folder}:{SEARCH_PATH}"} if program.startswith("/") else {}
+    program = PurePosixPath(agent_program(settings, root))
+    path = {"PATH": f"{program.parent}:{SEARCH_PATH}"} if program.is_absolute() else {}
     return {**path, **facts.environ, **passed_on}
 
 

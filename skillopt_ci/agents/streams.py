@@ -152,10 +152,10 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
             turns, cost = event.number("num_turns"), event.money("total_cost_usd")
             told.usage = replace(_claude_code_usage(event), calls=turns, cost_usd=cost)
             failed = event.get("is_error") is True or subtype.startswith("error")
+            told.error = ""  # a background task's end starts another turn, with its own result
             if failed and told.limit is None:
-                reasons = event.get("errors")
+                reasons, status = event.get("errors"), event.number("api_error_status")
                 listed = "; ".join(map(as_text, reasons)) if isinstance(reasons, list) else ""
-                status = event.number("api_error_status")
                 told.error = said or listed or subtype
                 told.error += f" (HTTP status {status})" if status else ""
             elif said:
@@ -218,23 +218,22 @@ def _codex_item(told: AgentTranscript, item: JsonObject, *, ended: bool) -> None
 
 def _copilot(told: AgentTranscript, event: JsonObject) -> None:
     """`--output-format json`: the session's events."""
-    data = event.at("data")
-    match event.get("type"):
+    data, kind = event.at("data"), event.get("type")
+    if kind == "assistant.message" and (tokens := data.number("outputTokens")):
+        # These events omit prompt tokens, so the count is a lower bound.
+        told.spend(Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True))
+    if event.get("agentId") or data.get("parentToolCallId"):
+        return  # a subagent: its work is the result of the tool that started it
+    match kind:
         case "assistant.message":
             told.turn(data.text("messageId"))
             told.say(data.text("content"))
-            for asked in data.each("toolRequests"):
-                told.call(
-                    asked.text("toolCallId"), asked.text("name"), asked.get("arguments") or {}
-                )
-            if tokens := data.number("outputTokens"):
-                # These events omit prompt tokens, so the count is a lower bound.
-                told.spend(Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True))
+            for one in data.each("toolRequests"):
+                told.call(one.text("toolCallId"), one.text("name"), one.get("arguments") or {})
         case "tool.execution_complete":
             result = data.at("result")
             ended = [data.at("shellExecution"), *result.each("contents")]
-            codes = (one.get("exitCode") for one in ended)
-            code = next((code for code in codes if isinstance(code, int)), None)
+            code = next((one["exitCode"] for one in ended if one.get("exitCode") is not None), None)
             output = result.text("content") or data.at("error").text("message")
             told.result(data.text("toolCallId"), output, code)
         case "model.call_failure":

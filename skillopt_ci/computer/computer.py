@@ -52,7 +52,10 @@ trap 'rm -f -- "$4"' EXIT
 cat > "$4" && chmod "$3" "$4" && mv -f -- "$4" "$1" || exit 74
 """
 #: Status 1: the agent left a folder that it cannot read.
-_LIST = "find . -mindepth 1 '(' -type f -o -type d -o -type l ')' -print0; [ $? -le 1 ]"
+_LIST = """\
+type find tar > /dev/null 2>&1 || exit 127
+find . -mindepth 1 '(' -type f -o -type d -o -type l ')' -print0; [ $? -le 1 ]
+"""
 _PACK = 'limit=$1; shift; tar -cf - --no-recursion -- "$@" | head -c "$limit"'
 _UNPACK = "exec tar -xmf -"
 
@@ -173,6 +176,8 @@ class Computer:
         )
         if done.timed_out:
             raise ComputerFailure(f"{path}: the computer did not answer in {_PATIENCE:g} s.")
+        if done.exit_code == 127:  # noqa: PLR2004 - a missing program, which no agent can remove
+            raise ComputerFailure("The computer lacks `find`, `tar` or a program of coreutils.")
         if done.exit_code:
             reason = _REASONS.get(done.exit_code) or done.stderr.strip()
             full = " The disk is full." if done.limit == "disk" else ""
@@ -197,10 +202,7 @@ class Computers(Protocol):
 
 _PROBE = ComputerSpec(memory_mb=256, processes=32, disk_mb=32)
 #: The loopback device, and unconnected tunnels that the kernel creates in new network namespaces.
-_HARMLESS = (
-    *("lo", "sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0"),
-    *("ip_vti0", "ip6_vti0", "ip6gre0"),
-)
+_HARMLESS = "lo sit0 tunl0 ip6tnl0 gre0 gretap0 erspan0 ip_vti0 ip6_vti0 ip6gre0"
 
 
 async def probe(computers: Computers) -> None:
@@ -220,9 +222,8 @@ async def probe(computers: Computers) -> None:
 
 async def _complaint(computer: Computer, outside: str) -> str:
     await computer.write("probe", b"probe")
-    done = await computer.run(["cat", "probe"], timeout=30)
-    if done.stdout.encode() != b"probe":
-        return f"a file could not be used {done.stderr}"
+    if unpack(await computer.export(["**"], max_bytes=100)) != [Member("probe", b"probe")]:
+        return "a file could not be used"
     done = await computer.run(["cat", outside], timeout=30)
     if not done.exit_code:
         return f"{outside} can be read from inside"
@@ -231,7 +232,7 @@ async def _complaint(computer: Computer, outside: str) -> str:
     devices = [line.split(":")[0].strip() for line in done.stdout.splitlines()[2:]]
     if "lo" not in devices and done.exit_code:
         return "its network devices cannot be seen"
-    others = ", ".join(name for name in devices if name not in _HARMLESS)
+    others = ", ".join(name for name in devices if name not in _HARMLESS.split())
     return f"the network device {others} is inside" if others else ""
 
 

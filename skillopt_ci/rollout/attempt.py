@@ -272,13 +272,12 @@ class AttemptRunner:
         """Add the work's artifacts; if they cannot be exported, that is the agent's error."""
         if computer is None or self.pool is None or attempt.artifacts:
             return attempt
-        paths = self.pool.block(task).artifacts
+        kept = self.pool.block(task).artifacts
         try:
-            artifacts = await computer.export(paths, max_bytes=ARTIFACT_BYTES)
+            return replace(attempt, artifacts=await computer.export(kept, max_bytes=ARTIFACT_BYTES))
         except FileRefused as error:
             why = f"What it left behind cannot be taken: {error.message}"
             return attempt if attempt.reason else replace(attempt, ending="agent_error", reason=why)
-        return replace(attempt, artifacts=artifacts)
 
     def _tell_end(self, attempt: Attempt, key: str, *, stored: bool) -> None:
         said_last = any(one.content == attempt.response for one in attempt.messages[-1:])

@@ -155,12 +155,17 @@ def test_claude_codes_ways_to_end(ending, error, limit):
     account = read("claude-code", {"type": "result", **ending})
     assert (account.error, account.limit) == (error, limit)
     assert account.response is None
+    # the end of a background task starts another turn, whose result counts
+    done = {"type": "result", "subtype": "success", "result": "Done."}
+    account = read("claude-code", {"type": "result", **ending}, done)
+    assert (account.error, account.limit, account.response) == ("", None, "Done.")
 
 
 def test_codex():
     def item(key: str, kind: str, **fields: object) -> dict[str, object]:
         return {"type": "item.completed", "item": {"id": key, "type": kind, **fields}}
 
+    counts = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 7}
     account = read(
         "codex",
         {"type": "thread.started", "thread_id": "t"},
@@ -174,10 +179,7 @@ def test_codex():
         ),
         item("4", "agent_message", text="First."),
         item("5", "agent_message", text="It is a."),
-        {
-            "type": "turn.completed",
-            "usage": {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 7},
-        },
+        {"type": "turn.completed", "usage": counts},
     )
     assert shown(account) == [
         ("reasoning", "**Thinking**"),
@@ -205,38 +207,25 @@ def test_codex_takes_a_connection_up_again():
 
 
 def test_gemini():
+    stats = {"input_tokens": 50, "output_tokens": 5, "cached": 20, "total_tokens": 95}
     account = read(
         "gemini",
         {"type": "init", "session_id": "s", "model": "m"},
         {"type": "message", "role": "user", "content": "the prompt"},
         {"type": "message", "role": "assistant", "content": "I ", "delta": True},
         {"type": "message", "role": "assistant", "content": "look.", "delta": True},
-        {
-            "type": "tool_use",
-            "tool_name": "run_shell_command",
-            "tool_id": "1",
-            "parameters": {"command": "ls"},
-        },
+        {"type": "tool_use", "tool_name": "sh", "tool_id": "1", "parameters": {"command": "ls"}},
         {"type": "tool_result", "tool_id": "1", "status": "success", "output": "a"},
         {"type": "tool_use", "tool_name": "read_file", "tool_id": "2", "parameters": {}},
-        {
-            "type": "tool_result",
-            "tool_id": "2",
-            "status": "error",
-            "error": {"type": "x", "message": "not found"},
-        },
+        {"type": "tool_result", "tool_id": "2", "status": "error", "error": {"message": "gone"}},
         {"type": "message", "role": "assistant", "content": "It is a.", "delta": True},
-        {
-            "type": "result",
-            "status": "success",
-            "stats": {"input_tokens": 50, "output_tokens": 5, "cached": 20, "total_tokens": 95},
-        },
+        {"type": "result", "status": "success", "stats": stats},
     )
     assert shown(account) == [
-        ("I look.", [("run_shell_command", {"command": "ls"})]),
-        ("run_shell_command", "a", None),
+        ("I look.", [("sh", {"command": "ls"})]),
+        ("sh", "a", None),
         ("", [("read_file", {})]),
-        ("read_file", "not found", None),
+        ("read_file", "gone", None),
         ("It is a.", []),
     ]
     assert account.response == "It is a."
@@ -256,6 +245,7 @@ def test_cursor():
         tool = {"readToolCall": {"args": {"path": "a"}, **about}}
         return {"type": "tool_call", "subtype": subtype, "call_id": "c", "tool_call": tool}
 
+    counts = {"inputTokens": 30, "outputTokens": 4, "cacheReadTokens": 10}
     account = read(
         "cursor",
         {"type": "system", "subtype": "init"},
@@ -264,13 +254,7 @@ def test_cursor():
         call("started"),
         call("completed", result={"success": {"content": "text", "totalLines": 1}}),
         said("It is a."),
-        {
-            "type": "result",
-            "subtype": "success",
-            "is_error": False,
-            "result": "I look.It is a.",
-            "usage": {"inputTokens": 30, "outputTokens": 4, "cacheReadTokens": 10},
-        },
+        {"type": "result", "is_error": False, "result": "I look.It is a.", "usage": counts},
     )
     looked = ("I look.", [("read", {"path": "a"})])
     assert shown(account) == [looked, ("read", "text", None), ("It is a.", [])]
@@ -284,19 +268,23 @@ def test_copilots_session_events():
     result = {"content": "a", "contents": [terminal]}
     done = {"toolCallId": "t", "success": True, "result": result}
     first = {"messageId": "1", "content": "I look.", "toolRequests": [asked], "outputTokens": 5}
+    last = {"messageId": "2", "content": "a", "outputTokens": 2}
+    inner = {"messageId": "3", "content": "inner", "outputTokens": 9}
     account = read(
         "copilot",
         {"type": "assistant.message", "data": first},
         {"type": "tool.execution_complete", "data": done},
-        {
-            "type": "assistant.message",
-            "data": {"messageId": "2", "content": "a", "outputTokens": 2},
-        },
+        {"type": "assistant.message", "data": last},
+        # of subagents, only the tokens count
+        {"type": "assistant.message", "data": inner, "agentId": "a"},
+        {"type": "assistant.message", "data": {**inner, "parentToolCallId": "t"}},
+        {"type": "session.error", "data": {"message": "boom"}, "agentId": "a"},
         {"type": "result", "exitCode": 0},
     )
     looked = ("I look.", [("bash", {"command": "ls"})])
     assert shown(account) == [looked, ("bash", "a", 1), ("a", [])]
-    assert account.usage == Usage(2, 0, 7, cost_usd=None, estimated=True)
+    assert account.usage == Usage(4, 0, 25, cost_usd=None, estimated=True)
+    assert (account.response, account.error) == ("a", "")
 
 
 def test_plain_text_is_the_answer():
