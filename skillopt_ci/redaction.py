@@ -24,7 +24,7 @@ _SECRET_NAME = re.compile(
     r"(?:_\d+)?$",
     re.IGNORECASE,
 )
-_PROXY_PASSWORD = re.compile(r"(?:^|//)[^/@:]*:([^/@]+)@")
+_PROXY_PASSWORD = re.compile(r"(?:^|//)[^/@:]*:([^/]+)@")
 
 
 def unchanged(text: str) -> str:

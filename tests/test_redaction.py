@@ -131,10 +131,10 @@ def test_variables_are_secret_by_the_end_of_their_name():
         **dict.fromkeys(("TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "KEYBOARD", "PATH"), "no"),
         "GIT_CONFIG_KEY_0": "no",
         "OTHER_KEY_0": "e",
-        "HTTPS_PROXY": "http://me:f%21@proxy:80",
+        "HTTPS_PROXY": "http://me:f@%21@proxy:80",
         "no_proxy": "localhost:80,http://no@host",
     }
-    assert sorted(redaction.named_secrets(environ)) == ["a", "b", "c", "d", "e", "f!"]
+    assert sorted(redaction.named_secrets(environ)) == ["a", "b", "c", "d", "e", "f@!"]
 
 
 def test_a_stream_writes_what_is_left():
