@@ -24,7 +24,7 @@ _SECRET_NAME = re.compile(
     r"(?:_\d+)?$",
     re.IGNORECASE,
 )
-_PROXY_PASSWORD = re.compile(r"(?:^|//)[^/@:]*:([^/@]+)@")
+_PROXY_PASSWORD = re.compile(r"(?:^|//)[^/@:]*:([^/]+)@")
 
 
 def unchanged(text: str) -> str:
@@ -152,19 +152,22 @@ class RedactedStream(io.TextIOBase):
 
 def _spellings(secret: str) -> Iterator[str]:
     yield secret
-    yield repr(secret)[1:-1]
     for ascii_only in (True, False):
         once = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+        # PHP, Go and .NET escape more than JSON asks for
+        slashed, quoted = once.replace("/", r"\/"), once.replace(r"\"", r"\u0022")
+        go = re.sub("[&<>]", lambda one: rf"\u{ord(one[0]):04x}", once)
+        net = re.sub("[&<>'+`]", lambda one: rf"\u{ord(one[0]):04X}", quoted)
         # a reply is JSON, which may quote other JSON
-        yield from (once, json.dumps(once, ensure_ascii=ascii_only)[1:-1])
-        yield json.dumps(repr(secret)[1:-1], ensure_ascii=ascii_only)[1:-1]
-    yield from (quote(secret), quote(secret, safe=""), quote_plus(secret))
-    yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quote(secret, safe=""))
+        for text in (once, slashed, go, net, repr(secret)[1:-1]):
+            yield from (text, json.dumps(text, ensure_ascii=ascii_only)[1:-1])
+    # JavaScript does not encode what is in the last of these
+    for url in (quote_plus(secret), *(quote(secret, safe=kept) for kept in ("/", "", "!'()*"))):
+        yield from (url, re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), url))
     content = secret.encode("utf-8", "surrogatepass")
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + content).decode().rstrip("=")
         # the first and the last letter may also hold bits of their neighbours
         inner = encoded[(shift * 8 + 5) // 6 : (shift + len(content)) * 8 // 6]
         if len(inner) >= SHORTEST:
-            yield inner
-            yield inner.translate(str.maketrans("+/", "-_"))
+            yield from (inner, inner.translate(str.maketrans("+/", "-_")))

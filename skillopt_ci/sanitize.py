@@ -15,8 +15,8 @@ _LONGEST_TORN_WORD = 20
 _LOOSE_ENDS = " .,;:@#"
 
 _ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"@(?=\w)"), "(at)"),
     (re.compile(r"(?i)(?:#|(?<![a-z0-9])GH-)(?=\d)"), "no. "),
+    (re.compile(r"@(?=\w)"), "(at)"),  # after it, or `@#1` would become `@no`
     (
         re.compile(r"(?i)(?<![a-z0-9])(https?|ftp|ssh|git|mailto|xmpp|javascript|data):(?=\S)"),
         r"\1: ",

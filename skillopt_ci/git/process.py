@@ -55,7 +55,8 @@ _SETTINGS = (
 )
 _COMMAND = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
 
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+#: A password may hold a slash or an at sign by mistake; a port holds neither.
+_USERINFO = re.compile(r"(?<=://)(?:[^/@\s:]*:(?!\d+/)[^\s']+|[^/@\s]+)@")
 
 
 class BatchProcess:

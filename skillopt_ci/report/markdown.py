@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from skillopt_ci.sanitize import visible
+from skillopt_ci.sanitize import harmless, visible
 
 #: A zero-width space that breaks up mentions, references and addresses. GitHub looks for these
 #: after it has rendered Markdown, so escaping alone does not help.
@@ -42,8 +42,6 @@ _BLANK = re.compile(
 _MARKS = "[\u0300-\u036f\u0483-\u0489\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
 #: A letter with many combining marks would hide the lines around it.
 _PILED_MARKS = re.compile(f"({_MARKS}{{2}}){_MARKS}+")
-#: Workflow commands, which GitHub's runner would obey if a comment is printed in a job's log.
-_COMMAND = re.compile(r"^(\s*):(?=:)|##(?=\[)")
 
 
 def inline(text: str, limit: int = 200) -> str:
@@ -82,7 +80,7 @@ def block_quote(text: str, limit: int = 1_000) -> str:
 def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> str:
     """``text`` in a fence that it cannot close, cut to ``lines`` of ``width`` characters."""
     found = [line.rstrip() for line in _clean(text).strip("\n").split("\n")]
-    shown = [clip(_COMMAND.sub(r"\g<0> ", line), width) for line in found[:lines]]
+    shown = [clip(harmless(line), width) for line in found[:lines]]
     if len(found) > lines:
         shown.append(f"… {len(found) - lines:,} more lines")
     longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)

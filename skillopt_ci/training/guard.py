@@ -143,11 +143,9 @@ def without_secrets(text: str, keys: Iterable[str]) -> str:
 
 
 def _secrets(text: str, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-    for key in keys:
+    for key in (*keys, HIDDEN):
         if len(key) >= SHORTEST and key in text:
             yield "a key of this run", key
-    if HIDDEN in text:
-        yield "a key of this run", HIDDEN
     for kind, pattern in _FORMATS.items():
         yield from ((kind, found[0]) for found in pattern.finditer(text))
     for found in _NAMED.finditer(text):
@@ -176,8 +174,8 @@ _BLANK = re.compile(
 )
 
 _ENDINGS = (
-    "ai|app|biz|cc|click|cloud|co|com|dev|edu|eu|gg|gov|info|io|link|ly|me|net|online|org|ru|sh|"
-    "shop|site|store|tech|tk|to|top|uk|us|xyz"
+    "ai|app|at|au|biz|br|ca|cc|ch|click|cloud|cn|co|com|de|dev|edu|es|eu|fr|gg|gov|info|io|it|jp|"
+    "kr|link|ly|me|net|nl|online|org|pw|ru|se|sh|shop|site|store|tech|tk|to|top|uk|us|xyz"
 )
 _ADDRESS = re.compile(
     r"(?:\b[a-z][a-z0-9+.-]{0,30}://|(?<![\w:/])//(?=[\w-]+\.)|\bwww\.)[^\s<>\"'`)\]}]+"

@@ -17,9 +17,9 @@ from skillopt_ci.git.process import BatchProcess, Git, redact
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("to https://me:t0ken@host/x y", "to https://***@host/x y"),
-        ("https://t0ken@a and ssh://git@b", "https://***@a and ssh://***@b"),
-        ("https://host/a@b ada@example.org", "https://host/a@b ada@example.org"),
+        ("to 'https://me:t0/k@en@host/x' y", "to 'https://***@host/x' y"),
+        ("https://m:t0ken@a and ssh://git@b", "https://***@a and ssh://***@b"),
+        ("https://h/a@b http://h:80/a@b a@b.org", "https://h/a@b http://h:80/a@b a@b.org"),
         ("\udce9", "?"),
     ],
 )

