@@ -286,13 +286,10 @@ def test_changed_files_are_listed_as_far_as_github_lists_them(scene, client):
     assert changed_paths(client, 1, head) is None
 
 
-def test_the_skill_of_a_fork_is_read_as_data(scene, client):
+def test_a_file_is_read_whole_and_as_data_also_from_a_fork(scene, client):
     head = scene.hub.bare.save("theirs", SKILL, "naïve\r\n")
     pulls.add(scene.hub, "eve", head, head="main", base="main", head_repo="eve/skills")
     assert file_at(client, SKILL, get_pull_request(client, 1).head.sha) == "naïve\r\n".encode()
-
-
-def test_a_large_file_is_read_whole(scene, client):
     assert file_at(client, SKILL, scene.step("0123456789" * 150_000)) == b"0123456789" * 150_000
     assert file_at(client, "skills", "main") is None
     assert file_at(client, "skills/none.md", "main") is None
