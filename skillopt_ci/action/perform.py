@@ -66,9 +66,7 @@ def perform(job: Job, activity: Activity) -> JobOutcome:
 
 def tell_failed(job: Job, comment: Request, ended: Ended) -> None:
     _react(job, comment, "confused")
-    run = links_of(job.environ).run("this job") or "its job"
-    retry = f"To try again, write the command in a new comment or re-run {run}."
-    for note in _answer(job, comment, join(ended.told, retry), JobOutcome()).notes:
+    for note in _answer(job, comment, ended.told, JobOutcome(exit_code=ended.exit_code)).notes:
         job.log.annotate("warning", harmless(note), title=UNPUBLISHED)
 
 
@@ -89,6 +87,9 @@ def _react(job: Job, comment: Request | None, reaction: Reaction) -> None:
 def _answer(
     job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "answer"
 ) -> JobOutcome:
+    if meaning(outcome.exit_code).job_fails:
+        run = links_of(job.environ).run("this job") or "its job"
+        text = join(text, f"To try again, write the command in a new comment or re-run {run}.")
     with noting(notes := list(outcome.notes)):
         if job.client is not None:
             keep_comment(job.client, comment.number, f"{marker(by, str(comment.id))}\n\n{text}")

@@ -86,7 +86,7 @@ def why_paused(client: Client, head: str, base: str) -> str:
     current = _open_one(pulls)
     if current is None:
         return _closed(client, pulls, head)
-    if current.raw_data.get("auto_merge"):
+    if get_pull_request(client, current.number).raw_data.get("auto_merge"):
         unknown = ""
         try:
             if _awaits_confirmation(client, current):

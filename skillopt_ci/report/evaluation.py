@@ -157,11 +157,10 @@ def _check_name(run: str) -> str:
 
 
 def _parts(view: EvaluationView, links: md.Links) -> Iterator[str]:
+    why = md.inline(view.why, 500) or "no task was measured on both sides"
     if view.why and view.finding is Finding.REGRESSION:
-        why = md.inline(view.why, 500)
         yield f"> [!CAUTION]\n> {why}. Nothing was evaluated and nothing spent."
     elif view.why or view.finding is Finding.INCONCLUSIVE:
-        why = md.inline(view.why, 500) or "no task was measured on both sides"
         yield (
             f"> [!NOTE]\n> **Not measured:** {why}. "
             "This says nothing about the change, neither for nor against it."

@@ -264,16 +264,16 @@ def test_nothing_is_told_with_its_reason_and_acts_on_nobody(job, log):
 
 @pytest.mark.parametrize("trouble", ["", "damage", "budget"])
 def test_a_comment_sees_its_command_begin_and_end(job, github_hub, trouble):
-    last = "confused" if trouble else "rocket"
     if trouble == "damage":
         (job.folder / "skillopt.yaml").write_text("run: 1\n", encoding="utf-8")
     elif trouble:
         tight = (*job.inputs.overrides, "budget.step.calls=5")
         job = replace(job, inputs=replace(job.inputs, overrides=tight))
     perform(job, Perform(Command.STEP, posted(github_hub)))
+    last = "confused" if trouble else "rocket"
     assert [content for _, _, content in github_hub.reactions] == ["eyes", last]
     answers = [body for body in github_hub.own_comments() if "key=answer/" in body]
-    assert len(answers) == bool(trouble)
+    assert ["re-run its job" in one for one in answers] == [trouble == "damage"] * bool(trouble)
 
 
 @pytest.mark.parametrize("reaction", ["eyes", "-1"])

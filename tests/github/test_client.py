@@ -83,10 +83,10 @@ def test_a_repository_that_is_hidden_is_not_found(scene):
         get_pull_request(connect(access), 1)
 
 
-def test_an_enterprise_server_has_its_api_in_a_folder(scene):
+def test_an_enterprise_server_has_its_api_in_folders(scene):
     scene.pull()
     client = connect(Access("octo/skills", "job", f"{scene.hub.url}/api/v3"))
-    assert get_pull_request(client, 1).number == 1
+    assert (get_pull_request(client, 1).number, client.login) == (1, "github-actions[bot]")
 
 
 def test_a_server_that_is_not_there_is_no_defect(scene):

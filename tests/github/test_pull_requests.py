@@ -6,7 +6,7 @@ from github_server import pulls
 from github_server.scene import SKILL, WANTED, Scene
 
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.client import NotFound, Refused
+from skillopt_ci.github.client import NotFound, Refused, Unavailable
 from skillopt_ci.github.pull_requests import (
     changed_paths,
     file_at,
@@ -219,14 +219,11 @@ def test_protection_is_never_bypassed(scene, head):
     assert "PUT /pulls/{pull_number}/merge" not in scene.hub.requests
 
 
-def test_a_conflict_withholds_it(scene, client, head):
+def test_a_conflict_or_a_branch_that_moved_on_withholds_it(scene, client, head):
     scene.hub.auto_merge = False
     scene.hub.bare.save("main", SKILL, "# Changed by a person\n")
     with pytest.raises(Refused, match="conflicts"):
         merge_pull_request(client, 1, head)
-
-
-def test_a_branch_that_moved_on_withholds_it(scene, client, head):
     scene.step("later\n")
     with pytest.raises(Refused, match="moved on; look at what is new"):
         merge_pull_request(client, 1, head)
@@ -266,6 +263,9 @@ def test_what_is_in_a_merge_queue_is_to_be_merged(scene, client, head):
     scene.hub.pulls[1]["queued"] = False
     scene.hub.fail("POST /graphql", 200, content=b'{"errors": [{"message": "no such field"}]}')
     assert why_paused(client, "skillopt/demo", "main") == ""
+    scene.hub.fail("GET /pulls/{pull_number}", 502, times=6)
+    with pytest.raises(Unavailable, match="could not show pull request #1: GitHub answered 502"):
+        why_paused(client, "skillopt/demo", "main")
 
 
 def test_a_missing_permission_withholds_it_and_is_named(scene, client, head):
@@ -286,13 +286,10 @@ def test_changed_files_are_listed_as_far_as_github_lists_them(scene, client):
     assert changed_paths(client, 1, head) is None
 
 
-def test_the_skill_of_a_fork_is_read_as_data(scene, client):
+def test_a_file_is_read_whole_and_as_data_also_from_a_fork(scene, client):
     head = scene.hub.bare.save("theirs", SKILL, "naïve\r\n")
     pulls.add(scene.hub, "eve", head, head="main", base="main", head_repo="eve/skills")
     assert file_at(client, SKILL, get_pull_request(client, 1).head.sha) == "naïve\r\n".encode()
-
-
-def test_a_large_file_is_read_whole(scene, client):
     assert file_at(client, SKILL, scene.step("0123456789" * 150_000)) == b"0123456789" * 150_000
     assert file_at(client, "skills", "main") is None
     assert file_at(client, "skills/none.md", "main") is None

@@ -66,7 +66,7 @@ class _Handler(Handler):
         if login is None:
             raise Refusal(401, "Bad credentials")
         path, query = unquote(urlsplit(self.path).path), dict(parse_qsl(urlsplit(self.path).query))
-        if path == "/graphql":
+        if path in ("/graphql", "/api/graphql"):  # the latter on an Enterprise Server
             return self._graphql(login, body)
         operation = description.find(self.command, path.removeprefix("/api/v3"))
         if operation is None:
