@@ -110,6 +110,10 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     epoch = min(epochs, plan.plan_step(train, config.train, first, state).epoch)
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
     ends = [] if due is None else [forecast.epoch_end(due)]
+    # the test after the end that is due, or after the one before
+    ended = state and state.model_copy(update={"boundary": due or state.boundary})
+    tested = replace(checkout, state=ended)
+    tests = [] if texts or candidate else [_confirmation(run, tested, (), over=False)]
     upcoming, of_epoch, works = list[Calls](), begin + ends * (due == epoch), begin + ends
     scheduled = config.schedule.slow_update == "scheduled"
     # an end that is due waits for its own schedule, or for a step in flight
@@ -117,7 +121,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     for number in range(first, situation.total_steps + 1):
         step = plan.plan_step(train, config.train, number, state)
         own = [forecast.step(step)]
-        upcoming = upcoming or [*(begin if waits else works), *own]
+        upcoming = upcoming or [*(begin if waits else works), *tests, *own]
         if step.is_last_of_epoch:
             own.append(forecast.epoch_end(step.epoch))
         works += own
@@ -166,10 +170,12 @@ def _assumptions(
         yield f"No price is known for: {', '.join(unpriced)}; set model.<role>.price."
 
 
-def _confirmation(run: Run, checkout: Checkout, works: Sequence[Calls]) -> Calls:
+def _confirmation(
+    run: Run, checkout: Checkout, works: Sequence[Calls], *, over: bool = True
+) -> Calls:
     share, state, made = run.config.evaluation.confirm, checkout.state, counts.joined(works)
     if state is not None and not works:
-        due = due_test(run, as_scored(checkout, state), over=True)
+        due = due_test(run, as_scored(checkout, state), over=over)
         return {counts.CONFIRMATION: Range(0, 2 * due.draws, 2 * due.most)} if due else {}
     if not share or (state is not None and state.confirmed is None):
         return {}

@@ -9,7 +9,7 @@ The number of pairs is fixed before. The k-th test has the level 0.05 · 6/(πk)
 import math
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -20,11 +20,10 @@ from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
 from skillopt_ci.ledger.timeline import comparable_from
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.rollout.types import AttemptRequest, Rollout
+from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading
 from skillopt_ci.stats import sign_test, wilson
-from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
 from skillopt_ci.training.measure import Scores, worth
 from skillopt_ci.training.plan import (
@@ -54,8 +53,7 @@ LOOK = 8
 #: Fewest pairs of a test at an epoch's end, or of a skill that was tested before: smaller ones
 #: seldom confirm anything, and each makes the level of the next one stricter.
 WORTHWHILE = 24
-#: Most pairs of the first test of a skill, enough for a clear gain. If it stays open, another test
-#: may use what is left.
+#: Most pairs of a skill's first test, enough for a clear gain; another one may use what is left.
 ENOUGH = 64
 #: Attempt numbers from here on are used by confirmation only, so that its attempts are fresh.
 _FIRST_ATTEMPT = 1_000_000
@@ -259,7 +257,7 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         action="open",
         p_value=1.0,
     )
-    return _Due(record, size, text, max(size, allowed))
+    return _Due(record, size, text, max(size, allowed if over else 0))
 
 
 def _allowed(run: Run, checkout: ScoredCheckout, *, over: bool) -> int:
@@ -276,8 +274,8 @@ def _allowed(run: Run, checkout: ScoredCheckout, *, over: bool) -> int:
 
 def _affordable(run: Run, checkout: ScoredCheckout) -> int:
     """The pairs that the budgets allow, at the calls per attempt so far."""
-    state = checkout.state
-    calls = calls_left(run.config, sizes_of(run.config, run.splits), state, checkout.history)
+    state, sizes = checkout.state, sizes_of(run.config, run.splits)
+    calls = calls_left(run.config, sizes, state, checkout.history, attempts=True)
     for name in ("calls", "tokens", "cost_usd"):
         limit, spent = getattr(run.config.budget.step, name), getattr(state.usage, name)
         if limit is not None and spent:
@@ -324,21 +322,15 @@ async def _tested(
             break
         scores.add(*rollouts)
         scores.refuse_errors(limit, STAGE, attempts)
-        pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
-        record = recomputed(
-            record.model_copy(update={"pairs": pairs, "draws": record.draws + size})
-        )
+        pairs = list(record.pairs)
+        for (task, draw), *both in zip(drawn, rollouts[::2], rollouts[1::2], strict=True):
+            if all(one.status.measured for one in both):
+                current, confirmed = (
+                    round(float(worth(run.config.evaluation, (one.hard, one.soft))), _DIGITS)
+                    for one in both
+                )
+                pairs.append(FreshPair(id=task.id, draw=draw, current=current, confirmed=confirmed))
+        now = {"pairs": tuple(pairs), "draws": record.draws + size}
+        record = recomputed(record.model_copy(update=now))
     scores.refuse_errors(limit, STAGE)
     return record
-
-
-def _pairs(
-    run: Run, drawn: Sequence[tuple[Task, int]], rollouts: Sequence[Rollout]
-) -> Iterable[FreshPair]:
-    for (task, draw), *attempts in zip(drawn, rollouts[::2], rollouts[1::2], strict=True):
-        if all(one.status.measured for one in attempts):
-            current, confirmed = (
-                round(float(worth(run.config.evaluation, (one.hard, one.soft))), _DIGITS)
-                for one in attempts
-            )
-            yield FreshPair(id=task.id, draw=draw, current=current, confirmed=confirmed)

@@ -126,8 +126,7 @@ async def _evaluate(
 
 def tasks_of(run: Run, split: str) -> tuple[Task, ...]:
     splits = {"train": run.splits.train, "selection": run.selection, "test": run.test}
-    named = [splits[split]] if split in splits else splits.values()
-    return tuple(task for part in named for task in part)
+    return splits[split] if split in splits else sum(splits.values(), ())
 
 
 #: Attempts with these statuses left something to grade.

@@ -91,13 +91,12 @@ class Sizes:
 
 
 def sizes_of(config: Config, splits: Splits) -> Sizes:
-    evaluation = config.evaluation
     return Sizes(
         len(splits.train),
-        len(splits.selection[: evaluation.sel_env_num or None]),
-        len(splits.test[: evaluation.test_env_num or None]),
+        len(splits.selection[: config.evaluation.sel_env_num or None]),
+        len(splits.test[: config.evaluation.test_env_num or None]),
         config.rollout.attempts * (1 + judged(config, splits.all)),
-        evaluation.gate.look_every,
+        config.evaluation.gate.look_every,
     )
 
 
@@ -142,8 +141,7 @@ def last_step(
 
     A run ends once every selection task is solved, unless it is ``reopened``: reviewers ask for
     something, or the skill was edited and is not scored yet. It also ends when the budget, less
-    what the final tests need, cannot cover the largest possible step: a planned end is better than
-    an aborted step. Confirmation uses what is then left.
+    what the final tests need, may not cover another step. Confirmation uses what is then left.
     """
     last = total_steps(sizes.train, config.train, state)
     done = 0 if state is None else state.step
@@ -190,11 +188,16 @@ def most_calls(config: Config, sizes: Sizes) -> int:
 
 
 def calls_left(
-    config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry] = ()
+    config: Config,
+    sizes: Sizes,
+    state: State | None,
+    history: Sequence[HistoryEntry] = (),
+    *,
+    attempts: bool = False,
 ) -> float:
-    """Calls left for training; tokens and dollars are converted at the run's mean per call."""
+    """Calls left for training, or for ``attempts`` alone, at the mean price of those so far."""
     spent, booked = (Usage(), {}) if state is None else (state.usage, state.accounts)
-    # the tests never ask the optimizer, whose calls cost more
+    # attempts never ask the optimizer, whose calls cost more
     others = total(used for account, used in booked.items() if account.role != Role.OPTIMIZER)
     tests, left = final_test_calls(config, sizes, history, state), math.inf
     for name in ("calls", "tokens", "cost_usd"):
@@ -202,11 +205,11 @@ def calls_left(
         if limit is None or (name != "calls" and not used):
             continue
         each = used / max(1, spent.calls) if used else 1.0
-        of_test = min(each, (getattr(others, name) or 0) / others.calls) if others.calls else each
+        alone = min(each, (getattr(others, name) or 0) / others.calls) if others.calls else each
         # the first score lowers the mean, so steps may take that much more than they are planned at
-        kept = tests * of_test + min(tests, sizes.calls * sizes.selection) * (each - of_test)
+        kept = tests * alone + min(tests, sizes.calls * sizes.selection) * (each - alone)
         kept = kept if kept < limit else 0  # else the tests would take it all
-        left = min(left, (limit - used - kept) / each)
+        left = min(left, (limit - used - kept) / (alone if attempts else each))
     return left
 
 

@@ -80,6 +80,8 @@ def test_a_verdict_comes_as_soon_as_it_is_certain():
     assert ending([-1] * 16) == ("refuted", 13)
     assert ending([0] * 8) == ("open", 3)
     assert [fewest_pairs(test) for test in (1, 2, 3)] == [8, 8, 16]
+    # a long test asks a failing server for no more than its first pairs
+    assert (next_look(0, 0, 56, level(1)), next_look(0, 0, 500, level(1))) == (40, confirm.ENOUGH)
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 32), st.integers(1, 4))
@@ -93,11 +95,6 @@ def test_pairs_are_drawn_up_to_the_first_look_that_could_end_the_test(wins, loss
         if verdict(wins + won, losses + lost, left - pairs, allowed)
     ]
     assert size == min(ends, default=left)
-
-
-def test_a_long_test_asks_a_failing_server_for_no_more_than_the_first_pairs():
-    assert next_look(0, 0, 56, level(1)) == 40
-    assert next_look(0, 0, 500, level(1)) == confirm.ENOUGH
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=24))
@@ -297,9 +294,14 @@ def test_a_kill_at_any_attempt_leaves_the_same_trees(workshop):
 
 def test_an_epoch_s_end_leaves_half_of_the_attempts_for_the_end_of_the_run(checkout, model_server):
     model_server.plan = (A, B, C)
-    checkout.run(ON, "rollout.attempts=4", "train.num_epochs=4")
+    settings = (ON, "rollout.attempts=4", "train.num_epochs=4")
+    for _ in range(6):
+        checkout.step(*settings)
+    counted = estimated(checkout.session(*settings), "step")["confirmation"]
+    checkout.run(*settings)
     assert checkout.kinds()[-4:] == ["step", "confirm", "step", "step"]
     found = record(checkout)
+    assert counted == Range(0, 2 * found.size, 2 * found.size)
     assert found.size in range(confirm.WORTHWHILE, confirm.ENOUGH + 1, confirm.LOOK)
     assert (found.action, found.step) == ("confirmed", 6)
     assert not checkout.state().provisional
@@ -373,12 +375,6 @@ def run_out_of_time(checkout: Checkout, kind: type, *more: str, at: int = 1) -> 
         asyncio.run(train_all(run, lambda _: None))
 
 
-def test_a_test_that_no_attempt_was_left_for_is_not_recorded(checkout):
-    run_out_of_time(checkout, StageStarted)
-    assert checkout.kinds()[-1] == "step"
-    assert not checkout.state().confirmed.tests
-
-
 def test_a_test_is_finished_however_few_pairs_are_left(checkout, model_server, monkeypatch):
     monkeypatch.setattr(confirm, "LOOK", 4)  # so that a test this small has several looks
     model_server.plan, long = (A,), "train.num_epochs=12"
@@ -392,6 +388,9 @@ def test_a_test_is_finished_however_few_pairs_are_left(checkout, model_server, m
 
 
 def test_what_was_paid_before_a_budget_ended_it_is_counted(checkout, model_server):
+    run_out_of_time(checkout, StageStarted)
+    assert checkout.kinds()[-1] == "step"  # no attempt was made: nothing is recorded
+    assert not checkout.state().confirmed.tests
     run_out_of_time(checkout, StageAdvanced)
     assert checkout.history()[-1].kind == "confirm"
     assert checkout.state().usage.calls == sum(model_server.answered.values())
