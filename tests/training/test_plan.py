@@ -228,6 +228,8 @@ def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():
     now = config, Sizes(128, 64, 300), state.model_copy(update={"accounts": target})
     left = 380 - (600 + 64) / 2  # tests never ask the dear optimizer, nor does confirmation
     assert [calls_left(*now), calls_left(*now, attempts=True)] == pytest.approx([left, 2 * left])
+    free = {"accounts": {Account("target", "a"): Usage(90, cost_usd=0.0)}}
+    assert calls_left(config, SIZES, state.model_copy(update=free), attempts=True) == float("inf")
 
 
 def tasks_of(*kinds: str) -> tuple[Task, ...]:
