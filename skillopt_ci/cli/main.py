@@ -105,7 +105,7 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
             hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
             return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
         case OSError() if error.errno not in _OURS:
-            place = redact(str(error.filename or "standard output or a file"))
+            place = redact(str(error.filename or "standard output, or a file in TMPDIR or /tmp"))
             named = error.errno in _IMPOSSIBLE_NAMES
             code = ExitCode.USAGE if named else ExitCode.INFRASTRUCTURE
             hint = "Name another file." if named else "Fix that, then rerun."
@@ -123,9 +123,8 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
             hint = "What was done is saved; the same command resumes from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
     message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"
-    report = crash_report(error, words, redact)
-    hint = f"Please report it with this; it holds no secrets that we know of.\n\n{report}"
-    return Failure("Defect", message, hint, ExitCode.DEFECT)
+    hint = "Please report it with this; it holds no secrets that we know of.\n\n"
+    return Failure("Defect", message, hint + crash_report(error, words, redact), ExitCode.DEFECT)
 
 
 def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None:
@@ -263,7 +262,7 @@ def invoke(words: list[str], settings: Globals, group: click.Group = cli) -> int
 
 @contextmanager
 def terminate_is_interrupt() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, so that a cancelled CI job ends as cleanly."""
+    """Let SIGTERM (of a cancelled CI job) and SIGHUP (of a closed terminal) do what Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         on_interrupt = signal.getsignal(signal.SIGINT)
@@ -277,11 +276,16 @@ def terminate_is_interrupt() -> Iterator[None]:
     if ignored:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    previous = {
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN  # nohup ignores SIGHUP
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
         if ignored:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -161,14 +161,12 @@ def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
     leases = (f"--force-with-lease={move.ref}:{move.old or ''}" for move in moves)
     refspecs = (f"{move.new or ''}:{move.ref}" for move in moves)
     command = (*_PUSH, *options, *leases, remote, *refspecs)
-    result = git.attempt(*command)
-    for seconds in _LOCK_PAUSES:
-        if result.status == 0 or not _LOCKED.search(result.stderr):
+    for seconds in (*_LOCK_PAUSES, None):
+        if (result := git.attempt(*command)).status == 0:
+            return
+        if seconds is None or not _LOCKED.search(result.stderr):
             break
         sleep(seconds)
-        result = git.attempt(*command)
-    if result.status == 0:
-        return
     # it may have arrived all the same: if the answer is lost, curl sends it again
     listed = _listed(git, remote, *(move.ref for move in moves))
     there = {name: oid for oid, name in (line.split("\t") for line in listed.text.splitlines())}
@@ -191,7 +189,8 @@ def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
             f"another run or a person moved this run's branches on {remote!r} first",
             hint=f"Nothing was overwritten. git said:\n{words}",
         )
-    if not rejected and "failed to push some refs" in words and "fatal:" not in words:
+    ended = re.search("fatal:|send-pack:", words)  # by git itself, on either side
+    if not (rejected or ended) and "failed to push some refs" in words:
         meaning, hint = "this repository's own pre-push hook refused it", "Its words are above."
     else:
         meaning, hint = _explain(words, _DECISIONS if rejected else _FAILURES)

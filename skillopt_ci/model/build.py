@@ -84,6 +84,7 @@ async def open_router(
         configs = {Role(name): config for name, config in models.roles.items()}
         clients: dict[Role, ChatClient] = {}
         pools: dict[str, Any] = {}  # roles with the same protocol share connections
+        reached: dict[str, asyncio.Event] = {}  # by address
         for role, one in configs.items():
             section, protocol = f"model.{role}", one.preset.protocol
             if protocol == "simulated":
@@ -99,8 +100,9 @@ async def open_router(
                 alike = (each for each in configs.values() if each.preset.protocol == protocol)
                 try:
                     if protocol not in pools:
-                        pool = connection_pool(one, sum(each.max_concurrency for each in alike))
-                        pools[protocol] = await resources.enter_async_context(pool)
+                        pools[protocol] = await resources.enter_async_context(
+                            connection_pool(one, sum(each.max_concurrency for each in alike))
+                        )
                     client = ServerClient(
                         *(section, one, wire_of(one), key, pools[protocol]),
                         headers=headers,
@@ -113,7 +115,8 @@ async def open_router(
                         hint=f"Install it: pip install 'skillopt-ci[{extra}]'.",
                     ) from error
             clients[role] = RetryingClient(
-                client, one.retries, Throttle(one.max_concurrency), section, observe
+                *(client, one.retries, Throttle(one.max_concurrency), section, observe),
+                reached=reached.setdefault(one.base_url or one.provider, asyncio.Event()),
             )
         clients.setdefault(Role.JUDGE, clients[Role.OPTIMIZER])
         cache = None

@@ -25,10 +25,7 @@ from skillopt_ci.progress import Note, Observer, silent
 
 
 class Throttle:
-    """Limits calls in flight to ``ceiling``, and to fewer while the server is overloaded.
-
-    First come, first served. Belongs to one event loop.
-    """
+    """Limits calls in flight to ``ceiling``, fewer while the server is overloaded; for one loop."""
 
     def __init__(self, ceiling: int) -> None:
         self._ceiling = float(ceiling)
@@ -158,7 +155,8 @@ class RetryingClient:
     observe: Observer = silent
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
-    _reached: bool = field(init=False, default=False)
+    #: Set once the server was reached; shared with the other roles at its address.
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
     _told: set[str] = field(init=False, default_factory=set)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -176,10 +174,11 @@ class RetryingClient:
             except (SkilloptError, asyncio.CancelledError) as end:
                 bill(end, unused + billed(end))
                 raise
-            self._reached = self._reached or not last.unreachable
+            if not last.unreachable:
+                self.reached.set()
             pause = backoff(number, last.retry_after, self.draw)
             spent = number > self.retries
-            if not self._reached and (spent or _now() - began + pause > _FIRST_CONTACT):
+            if not self.reached.is_set() and (spent or _now() - began + pause > _FIRST_CONTACT):
                 raise InfrastructureError(
                     f"The {request.role} model cannot be reached: {last.message}",
                     hint=f"Check that its server runs, {self.section}.base_url, the network, its "
@@ -191,17 +190,13 @@ class RetryingClient:
             kind = re.sub(r"(?<!\S)(?<!status )\S*\d\S*", "", last.message)
             if kind not in self._told:
                 self._told.add(kind)
-                self.observe(
-                    Note(
-                        f"The {request.role} model does not answer: {last.message}. Trying again.",
-                        level="warning",
-                    )
-                )
+                said = f"The {request.role} model does not answer: {last.message}. Trying again."
+                self.observe(Note(said, level="warning"))
         if last.reply is not None:
             return replace(last.reply, usage=unused)
-        tries = "1 try" if number == 1 else f"{number} tries"
         unavailable = ModelUnavailable(
-            f"The {request.role} model did not answer after {tries}: {last.message}"
+            f"The {request.role} model did not answer after "
+            f"{'1 try' if number == 1 else f'{number} tries'}: {last.message}"
         )
         bill(unavailable, unused)
         raise unavailable from last
@@ -219,5 +214,5 @@ class RetryingClient:
                     self.throttle.overloaded(since, failure.retry_after)
                 raise
             self.throttle.answered()
-            self._reached = True
+            self.reached.set()
             return reply

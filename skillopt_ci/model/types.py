@@ -237,10 +237,8 @@ class RequestTooLarge(ModelUnavailable):
 
 
 def bill(end: BaseException, usage: Usage) -> None:
-    """Set what the call cost that ``end`` ends without an answer.
-
-    It may be a CancelledError, for which asyncio takes no subclass that has the field.
-    """
+    """Set what the call cost that ``end`` ends without an answer."""
+    # a CancelledError has no such field, and asyncio takes no subclass of it
     vars(end)["usage"] = usage
 
 

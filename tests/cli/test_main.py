@@ -44,8 +44,9 @@ def nothing() -> ExitCode:
 
 
 @app.command()
-def terminate() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+@click.argument("number", type=int)
+def end(number: int) -> None:
+    os.kill(os.getpid(), number)
     signal.pause()
 
 
@@ -76,17 +77,19 @@ def test_a_defect_is_told_with_all_that_a_report_needs(capsys):
     assert re.search("this is a defect\nPlease report it.*Traceback", told, re.DOTALL)
 
 
-def test_sigterm_ends_like_ctrl_c_and_says_that_work_is_saved(capsys):
-    before = signal.getsignal(signal.SIGTERM)
-    assert main.main(["terminate"], group=app) == 130
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_sigterm_and_sighup_end_like_ctrl_c_and_say_that_work_is_saved(capsys, number):
+    before = signal.getsignal(number)
+    assert main.main(["end", f"{number:d}"], group=app) == 130
     assert "saved" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
 
 
-def test_sigterm_cancels_what_runs_in_a_background_job():
+def test_sigterm_cancels_what_runs_in_a_background_job_that_nohup_began():
     seen: list[type[BaseException]] = []
 
     async def work() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGTERM)
         try:
             await asyncio.sleep(60)
@@ -94,13 +97,14 @@ def test_sigterm_cancels_what_runs_in_a_background_job():
             seen.append(type(error))
             raise
 
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGHUP)}
     try:
         with pytest.raises(KeyboardInterrupt), main.terminate_is_interrupt():
             asyncio.run(work())
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert all(signal.getsignal(number) is signal.SIG_IGN for number in before)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert seen == [asyncio.CancelledError]
 
 

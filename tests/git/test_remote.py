@@ -80,18 +80,19 @@ def test_push_that_was_carried_out_already_is_done(bench, here, origin):
     assert bench.ref(here, "refs/heads/skillopt") == commit
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What a push slept between its tries, in no time."""
-    slept: list[float] = []
-    monkeypatch.setattr(remote, "sleep", slept.append)
-    return slept
+def test_push_whose_server_is_gone_before_it_answers_was_refused_by_no_hook(bench, here, origin):
+    ledger, commit = bench.proposed(here, "one\n")
+    bench.hook(origin, "post-receive", f"mv {origin} {origin}.away; kill -9 $PPID")
+    with pytest.raises(PushRefused, match="the network or the server failed"):
+        ledger.advance(None, commit, commit)
 
 
 @pytest.mark.parametrize(
     "left", ["refs/heads/skillopt-candidate/demo.lock", "packed-refs.lock", "packed-refs.new"]
 )
-def test_lock_that_stays_on_the_remote_is_named(bench, here, origin, pauses, left):
+def test_lock_that_stays_on_the_remote_is_named(bench, here, origin, monkeypatch, left):
+    slept = list[float]()
+    monkeypatch.setattr(remote, "sleep", slept.append)
     ledger, commit = bench.proposed(here, "one\n")
     bench.git(origin, "pack-refs", "--all")
     bench.git(origin, "config", "core.packedRefsTimeout", "0")  # git itself need not wait, too
@@ -100,7 +101,7 @@ def test_lock_that_stays_on_the_remote_is_named(bench, here, origin, pauses, lef
     with pytest.raises(PushRefused, match="git left a lock behind there") as caught:
         ledger.advance(None, commit, commit)
     assert Path(caught.value.hint.split("\n")[1]) == origin / left
-    assert sum(pauses) > 10
+    assert sum(slept) > 10
     (origin / left).unlink()
     ledger.advance(None, commit, commit)
     assert bench.ref(origin, "refs/heads/skillopt") == commit

@@ -5,9 +5,11 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
+from http_server import http_server
 
 from skillopt_ci.config.config import Limits
 from skillopt_ci.config.models import ModelRole, Models
@@ -20,32 +22,41 @@ from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable,
 from skillopt_ci.scorers.base import FallibleScorer, GraderBroke, GraderError
 from skillopt_ci.scorers.code import ask_judge
 from skillopt_ci.tasks.task import Task
-from tests.model.conftest import answers
+from tests.model.conftest import ChatHandler, Server, answers
 
 pytestmark = pytest.mark.integration
 
 
-def test_each_role_reaches_its_own_model(server, served, ask):
+def test_each_role_reaches_its_model_and_without_a_judge_the_optimizer_grades(server, served, ask):
     models = Models(target=served(model="t"), optimizer=served(model="o"), judge=served(model="j"))
     answers(models, *(ask(str(role), role=role) for role in Role))
+    answers(Models(target=served(), optimizer=served(model="x")), ask("grade", role=Role.JUDGE))
     models = {body["messages"][0]["content"]: body["model"] for body in server.bodies}
-    assert models == {"target": "t", "optimizer": "o", "judge": "j"}
+    assert models == {"target": "t", "optimizer": "o", "judge": "j", "grade": "x"}
 
 
-def test_without_a_judge_the_optimizer_grades(server, served, ask):
-    answers(Models(target=served(), optimizer=served(model="o")), ask(role=Role.JUDGE))
-    assert server.bodies[0]["model"] == "o"
-
-
-def test_all_roles_share_one_pool_of_connections(server, served, ask):
-    answers(Models(target=served(), optimizer=served()), *(ask(role=role) for role in Role))
-    assert (len(server.bodies), len(server.peers)) == (3, 1)
-
-
-def test_a_key_is_sent_to_its_own_role_alone(server, served, ask):
+def test_all_roles_share_one_pool_of_connections_but_no_key(server, served, ask):
     models = Models(target=served(api_key_env="TARGET_KEY"), optimizer=served())
-    answers(models, ask(), ask(role=Role.OPTIMIZER), environ={"TARGET_KEY": "sk-t"})
+    answers(models, *(ask(role=role) for role in Role), environ={"TARGET_KEY": "sk-t"})
+    assert (len(server.bodies), len(server.peers)) == (3, 1)
     assert {sent["authorization"] for sent in server.headers} == {"Bearer sk-t", "Bearer none"}
+
+
+def test_a_server_that_answered_one_role_gets_all_tries_of_another(ask):
+    chat, up = Server(""), ExitStack()
+    url = up.enter_context(http_server(ChatHandler, chat=chat))
+    chat.will(headers={"Connection": "close"})
+    role = ModelRole(provider="ollama", model="m", base_url=f"{url}/v1", retries=0)
+
+    async def work() -> None:
+        async with open_router(Models(target=role, optimizer=role), {}) as router:
+            client = router.for_work("step 1", Meter())
+            await client.complete(ask())
+            await asyncio.to_thread(up.close)  # it waits for connections to end
+            await client.complete(ask(role=Role.OPTIMIZER))
+
+    with up, pytest.raises(ModelUnavailable, match=r"optimizer .* after 1 try: .*Cannot connect"):
+        asyncio.run(work())
 
 
 def test_a_missing_key_or_price_stops_before_any_call(server, served, ask):
@@ -67,16 +78,13 @@ def test_all_calls_that_the_roles_allow_are_under_way_at_once(server, served, as
     assert len(answers(models, *(ask(role=role) for role in roles), at_once=True)) == 6
 
 
-def test_answers_are_kept_between_openings(server, served, ask, tmp_path):
+def test_answers_are_kept_between_openings_if_there_is_a_cache(server, served, ask, tmp_path):
     models = Models(target=served(), optimizer=served())
     for _ in range(2):
         answers(models, ask(), ask(role=Role.OPTIMIZER), cache_path=tmp_path / "calls.sqlite")
     assert len(server.bodies) == 1  # both roles have the same model: one question, one answer
-
-
-def test_without_a_cache_each_request_is_a_call(server, served, ask):
-    answers(Models(target=served(), optimizer=served()), ask(), ask(), at_once=True)
-    assert len(server.bodies) == 2
+    answers(models, ask(), ask(), at_once=True)
+    assert len(server.bodies) == 3
 
 
 def test_no_key_is_written_to_the_cache(served, ask, tmp_path):
