@@ -56,7 +56,7 @@ _SETTINGS = (
 _COMMAND = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
 
 #: A password may hold a slash or an at sign by mistake; a port holds neither.
-_USERINFO = re.compile(r"(?<=://)(?:[^/@\s:]*:(?!\d+/)[^\s']+|[^/@\s]+)@")
+_USERINFO = re.compile(r"(?<=://)(?:[^/@\s:[]*:(?!\d+/)[^\s'\"]{1,500}|[^/@\s]+)@")
 
 
 class BatchProcess:
