@@ -152,14 +152,13 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
             turns, cost = event.number("num_turns"), event.money("total_cost_usd")
             told.usage = replace(_claude_code_usage(event), calls=turns, cost_usd=cost)
             failed = event.get("is_error") is True or subtype.startswith("error")
-            told.error = ""  # a background task's end starts another turn, with its own result
             if failed and told.limit is None:
                 reasons, status = event.get("errors"), event.number("api_error_status")
                 listed = "; ".join(map(as_text, reasons)) if isinstance(reasons, list) else ""
                 told.error = said or listed or subtype
                 told.error += f" (HTTP status {status})" if status else ""
-            elif said:
-                told.response = said
+            elif said:  # perhaps in another turn, which the end of a background task starts
+                told.response, told.error = said, ""
 
 
 def _claude_code_usage(event: JsonObject) -> Usage:
@@ -222,7 +221,8 @@ def _copilot(told: AgentTranscript, event: JsonObject) -> None:
     if kind == "assistant.message" and (tokens := data.number("outputTokens")):
         # These events omit prompt tokens, so the count is a lower bound.
         told.spend(Usage(calls=1, completion_tokens=tokens, cost_usd=None, estimated=True))
-    if event.get("agentId") or data.get("parentToolCallId"):
+        told.trouble = ""
+    if kind != "model.call_failure" and (event.get("agentId") or data.get("parentToolCallId")):
         return  # a subagent: its work is the result of the tool that started it
     match kind:
         case "assistant.message":

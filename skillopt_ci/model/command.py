@@ -38,8 +38,8 @@ BUSY = re.compile(
     r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
     r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|unable to connect|request timed out"
     r"|connection (?:error|reset|refused|failed|(?:was )?closed)|socket hang up|network error"
-    r"|hit your [\w -]{0,20}(?:limit|cap)\b|(?:hour|weekly) limit reached"
-    r"|out of (?:extra usage|(?:usage )?credits)|stalled mid-stream|stopped arriving"
+    r"|you(?:['’]ve| have) hit your [\w -]{0,20}(?:limit|cap)\b|(?:hour|weekly) limit reached"
+    r"|out of (?:extra usage|(?:usage )?credits)|response (?:stalled mid-stream|stopped arriving)"
     r"|stream (?:disconnected|idle timeout)|fetch failed|at capacity|high demand|temporary error",
     re.IGNORECASE,
 )

@@ -20,7 +20,10 @@ BUSY = [
     *("Stream idle timeout - partial response received", "Connection closed mid-response"),
     *("The socket connection was closed unexpectedly.", "Connection failed: error sending request"),
     *("Unable to connect to API (ConnectionRefused)", "Selected model is at capacity."),
-    "request to https://x failed, reason: connect ECONNREFUSED",
+    *(
+        "The response stopped arriving.",
+        "request to https://x failed, reason: connect ECONNREFUSED",
+    ),
     *("Claude AI usage limit reached|1750000000", "You're out of extra usage · resets 10am (UTC)"),
     *("You've hit your limit · resets 2am", "You've hit your session limit · resets 3:45pm"),
     *("5-hour limit reached · resets 8pm", "API Error: Response stalled mid-stream."),
@@ -60,8 +63,11 @@ def test_a_server_in_trouble_is_no_failure_of_the_agent(told):
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=True), ModelUnavailable)
 
 
-@pytest.mark.parametrize("told", ["line 401", "line 404", "line 503", "12,520 tokens", "529.3 s"])
-def test_a_line_of_code_or_a_part_of_a_number_is_no_status_of_a_server(told):
+PROSE = ["12,520 tokens", "529.3 s", "I hit your step limit", "The parcels stopped arriving"]
+
+
+@pytest.mark.parametrize("told", ["line 401", "line 404", "line 503", *PROSE])
+def test_neither_prose_nor_a_line_of_code_or_a_part_of_a_number_is_a_servers_failure(told):
     for worked in (True, False):
         assert isinstance(agent_failure("command", "agent", 1, told, worked=worked), AgentError)
 

@@ -87,8 +87,7 @@ def test_what_the_real_program_wrote_of_a_wrong_key(agent, error, trouble):
     account = READERS[agent](recorded(f"{agent}-refused"))
     assert error in account.error
     assert trouble in account.trouble
-    assert account.turns == 0
-    assert account.response is None
+    assert (account.turns, account.response) == (0, None)
 
 
 def test_trouble_is_over_with_the_next_answer():
@@ -153,12 +152,12 @@ def test_claude_codes_helpers_are_the_business_of_the_tool_that_started_them():
 )
 def test_claude_codes_ways_to_end(ending, error, limit):
     account = read("claude-code", {"type": "result", **ending})
-    assert (account.error, account.limit) == (error, limit)
-    assert account.response is None
+    assert (account.error, account.limit, account.response) == (error, limit, None)
     # the end of a background task starts another turn, whose result counts
-    done = {"type": "result", "subtype": "success", "result": "Done."}
-    account = read("claude-code", {"type": "result", **ending}, done)
-    assert (account.error, account.limit, account.response) == ("", None, "Done.")
+    for said, left in (("Done.", ""), ("", error)):
+        done = {"type": "result", "subtype": "success", "result": said}
+        account = read("claude-code", {"type": "result", **ending}, done)
+        assert (account.error, account.limit, account.response) == (left, None, said or None)
 
 
 def test_codex():
@@ -206,7 +205,7 @@ def test_codex_takes_a_connection_up_again():
     assert (account.error, account.response) == ("", "ok")
 
 
-def test_gemini():
+def test_gemini_answers_or_fails():
     stats = {"input_tokens": 50, "output_tokens": 5, "cached": 20, "total_tokens": 95}
     account = read(
         "gemini",
@@ -228,11 +227,8 @@ def test_gemini():
         ("read_file", "gone", None),
         ("It is a.", []),
     ]
-    assert account.response == "It is a."
-    assert account.usage == Usage(1, 50, 45, cached_tokens=20, cost_usd=None)
-
-
-def test_gemini_fails():
+    used = Usage(1, 50, 45, cached_tokens=20, cost_usd=None)
+    assert (account.response, account.usage) == ("It is a.", used)
     account = read("gemini", {"type": "result", "status": "error", "error": {"message": "quota"}})
     assert account.error == "quota"
 
@@ -258,8 +254,8 @@ def test_cursor():
     )
     looked = ("I look.", [("read", {"path": "a"})])
     assert shown(account) == [looked, ("read", "text", None), ("It is a.", [])]
-    assert account.response == "It is a."
-    assert account.usage == Usage(1, 40, 4, cached_tokens=10, cost_usd=None)
+    used = Usage(1, 40, 4, cached_tokens=10, cost_usd=None)
+    assert (account.response, account.usage) == ("It is a.", used)
 
 
 def test_copilots_session_events():
@@ -275,7 +271,7 @@ def test_copilots_session_events():
         {"type": "assistant.message", "data": first},
         {"type": "tool.execution_complete", "data": done},
         {"type": "assistant.message", "data": last},
-        # of subagents, only the tokens count
+        # of subagents, only the tokens and a failing server count
         {"type": "assistant.message", "data": inner, "agentId": "a"},
         {"type": "assistant.message", "data": {**inner, "parentToolCallId": "t"}},
         {"type": "session.error", "data": {"message": "boom"}, "agentId": "a"},
@@ -285,6 +281,9 @@ def test_copilots_session_events():
     assert shown(account) == [looked, ("bash", "a", 1), ("a", [])]
     assert account.usage == Usage(4, 0, 25, cost_usd=None, estimated=True)
     assert (account.response, account.error) == ("a", "")
+    busy = {"type": "model.call_failure", "data": {"statusCode": 429}, "agentId": "a"}
+    assert read("copilot", busy).trouble == "HTTP 429"
+    assert read("copilot", busy, {**busy, "type": "assistant.message", "data": inner}).trouble == ""
 
 
 def test_plain_text_is_the_answer():
