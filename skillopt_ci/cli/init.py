@@ -79,10 +79,10 @@ def init_command(
     root = Path(os.path.realpath(config.parent))
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
-    # a shell completes paths from where one is, not from the configuration's folder
+    # a shell completes paths from where one is; a bare name means no file outside of root
     if (path := given["skill"]) and not (root / path).exists():
-        named = os.path.relpath(os.path.realpath(settings.cwd / path), root)
-        given["skill"] = named if (root / named).exists() and not named.startswith("..") else path
+        at = os.path.relpath(os.path.realpath(settings.cwd / path), root)
+        given["skill"] = at if (root / at).exists() and ("/" in path or ".." not in at) else path
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)

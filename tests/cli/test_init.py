@@ -112,11 +112,12 @@ def test_a_skill_given_as_a_folder_is_its_document_and_may_be_anywhere(tmp_path)
     assert (tmp_path / "skills/notes/SKILL.md").is_file()
     (tmp_path / "My Notes").mkdir()
     (tmp_path / "My Notes/SKILL.md").write_text("# Notes\n", encoding="utf-8")
-    done = init(tmp_path, "-c", "My Notes/my.yaml", "--skill", "My Notes")
-    assert (done.return_value, "warning: Agents will skip" in done.stderr) == (0, True)
-    assert load(tmp_path / "My Notes/my.yaml").config.skill == "SKILL.md"
-    init(tmp_path, "-c", "My Notes/new.yaml", "--skill", "skills/notes/SKILL.md")
-    assert (tmp_path / "My Notes/skills/notes/SKILL.md").is_file()  # not the one outside
+    (tmp_path / "AGENTS.md").write_text("# Notes\n", encoding="utf-8")
+    places = {"My Notes": "SKILL.md", "./AGENTS.md": "../AGENTS.md", "AGENTS.md": "AGENTS.md"}
+    for number, (path, skill) in enumerate(places.items()):
+        done = init(tmp_path, "-c", f"My Notes/{number}.yaml", "--skill", path)
+        assert (done.return_value, "warning: Agents will skip" in done.stderr) == (0, number == 0)
+        assert load(tmp_path / f"My Notes/{number}.yaml").config.skill == skill
 
 
 @pytest.mark.parametrize(
