@@ -81,8 +81,9 @@ def init_command(
     given["run"] = None if settings.run is None else run_name(settings.run)
     # a shell completes paths from where one is, not from the configuration's folder
     if (path := given["skill"]) and not (root / path).exists():
-        named = os.path.relpath(os.path.realpath(settings.cwd / path), root)
-        given["skill"] = named if (root / named).exists() and not named.startswith("..") else path
+        named = Path(os.path.realpath(settings.cwd / path))
+        if named.exists() and named.is_relative_to(root):
+            given["skill"] = str(named.relative_to(root))
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)
