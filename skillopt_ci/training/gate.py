@@ -182,9 +182,6 @@ def set_up(
     )
 
 
-# The verdict.
-
-
 def decide(
     setup: Setup,
     outcome: Ending,
