@@ -56,10 +56,14 @@ class LocatedError(UsageError):
     ) -> None:
         self.file = file
         self.line = line
-        if file is not None:
-            where = f"{file}" if line is None else f"{file}:{line}"
-            message = f"{where}: {message}"
-        super().__init__(message, hint=hint)
+        told = message if file is None else f"{location(file, line)}: {message}"
+        super().__init__(told, hint=hint)
+
+
+def location(file: Path | None, line: int | None) -> str:
+    if file is None:
+        return "(not from a file)"
+    return f"{file}" if line is None else f"{file}:{line}"
 
 
 class ConfigError(LocatedError):

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from skillopt_ci.action import git_access
-from skillopt_ci.action.event import Facts, GitHubEvent, decide, read_event
+from skillopt_ci.action.event import Facts, GitHubEvent, Request, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
 from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, workspace_of
 from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs
@@ -91,23 +91,8 @@ def git_environment(workspace: Path, inputs: Inputs, environ: Mapping[str, str])
 
 def gather(job: Job, event: GitHubEvent) -> Facts:
     """Get the facts missing from ``event`` from GitHub and the configuration, but no others."""
-    if (said := event.comment) is not None:
-        may = job.client is not None and job.client.may_write(event.actor)
-        if not may or job.client is None:
-            return Facts(may)
-        pull = pull_requests.get_pull_request(job.client, said.number)
-        run, loaded = pull.head.ref.removeprefix("skillopt/"), job.configured
-        ours = loaded is None or pull.head.ref == f"skillopt/{loaded.config.run}"
-        # People's branches may begin like ours.
-        if run != pull.head.ref and marker(run, "pull-request") in (pull.body or "") and not ours:
-            return Facts(may, of_other_run=True)
-        asked, then = said.request in ("eval", "apply"), said.created_at
-        return Facts(
-            may,
-            head_then=pull_requests.head_before(job.client, pull, then) if asked else None,
-            into_default=pull.base.ref == pull.base.repo.default_branch,
-            notes_read=ours and not pull_requests.is_from_fork(pull),
-        )
+    if event.comment is not None:
+        return _of_comment(job, event.actor, event.comment)
     # without a checkout, nobody knows
     configured = job.settings.config_file.is_file() or not job.keep.parent.exists()
     if event.pull is None or not configured:
@@ -127,6 +112,26 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     skill_changed = changed is None or not changed.isdisjoint(paths)
     own = (f"skillopt/{loaded.config.run}", f"skillopt-candidate/{loaded.config.run}")
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
+
+
+def _of_comment(job: Job, actor: str, said: Request) -> Facts:
+    if job.client is None or not job.client.may_write(actor):
+        return Facts()
+    pull, loaded = pull_requests.get_pull_request(job.client, said.number), job.configured
+    run = pull.head.ref.removeprefix("skillopt/")
+    ours = loaded is None or pull.head.ref == f"skillopt/{loaded.config.run}"
+    # People's branches may begin like ours.
+    if run != pull.head.ref and marker(run, "pull-request") in (pull.body or "") and not ours:
+        return Facts(actor_may_write=True, of_other_run=True)
+    then = None
+    if said.request in ("eval", "apply"):
+        then = pull_requests.head_before(job.client, pull, said.created_at)
+    return Facts(
+        actor_may_write=True,
+        head_then=then,
+        into_default=pull.base.ref == pull.base.repo.default_branch,
+        notes_read=ours and not pull_requests.is_from_fork(pull),
+    )
 
 
 def _hand_over(job: Job, outcome: JobOutcome) -> None:

@@ -211,10 +211,12 @@ _READABLE = 26
 
 
 def print_rows(settings: Globals, title: str, rows: Sequence[tuple[str, str]]) -> None:
-    styles = [verdict_style(value) if label == "verdict" else "" for label, value in rows]
     cells = [
-        (Text(harmless(label), "dim"), Text(harmless(value), style))
-        for (label, value), style in zip(rows, styles, strict=True)
+        (
+            Text(harmless(label), "dim"),
+            Text(harmless(value), verdict_style(value) if label == "verdict" else ""),
+        )
+        for label, value in rows
     ]
     _print(settings, title, cells, headed=False)
 

@@ -81,8 +81,9 @@ def init_command(
     given["run"] = None if settings.run is None else run_name(settings.run)
     # a shell completes paths from where one is; a bare name means no file outside of root
     if (path := given["skill"]) and not (root / path).exists():
-        at = os.path.relpath(os.path.realpath(settings.cwd / path), root)
-        given["skill"] = at if (root / at).exists() and ("/" in path or ".." not in at) else path
+        named = Path(os.path.realpath(settings.cwd / path))
+        if named.exists() and ("/" in path or named.is_relative_to(root)):
+            given["skill"] = os.path.relpath(named, root)
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)

@@ -109,29 +109,29 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
     epoch = min(epochs, plan.plan_step(train, config.train, first, state).epoch)
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
-    ends = [] if due is None else [forecast.epoch_end(due)]
+    # the end that is due, then the steps and the ends after them, each with its epoch
+    ends = [] if due is None else [(due, forecast.epoch_end(due))]
+    steps = list[tuple[int, Calls]]()
+    for number in range(first, situation.total_steps + 1):
+        step = plan.plan_step(train, config.train, number, state)
+        steps.append((step.epoch, forecast.step(step)))
+        if step.is_last_of_epoch:
+            steps.append((step.epoch, forecast.epoch_end(step.epoch)))
+    # an end that is due waits for its own schedule, or for a step in flight
+    waits = config.schedule.slow_update == "scheduled"
+    if candidate is not None:
+        waits = candidate.record.step == first
+        if flight := steps if waits else ends or steps:
+            of, calls = flight[0]
+            flight[0] = (of, {counts.SELECTION: calls.get(counts.SELECTION, Range())})
+    works = [*begin, *(calls for _, calls in (*ends, *steps))]
+    of_epoch = [*begin, *(calls for of, calls in (*ends, *steps) if of == epoch)]
     # the test after the end that is due, or after the one before
     ended = state and state.model_copy(update={"boundary": due or state.boundary})
     tested = replace(checkout, state=ended)
     tests = [] if texts or candidate else [_confirmation(run, tested, (), over=False)]
-    upcoming, of_epoch, works = list[Calls](), begin + ends * (due == epoch), begin + ends
-    scheduled = config.schedule.slow_update == "scheduled"
-    # an end that is due waits for its own schedule, or for a step in flight
-    waits = scheduled if candidate is None else candidate.record.step == first
-    for number in range(first, situation.total_steps + 1):
-        step = plan.plan_step(train, config.train, number, state)
-        own = [forecast.step(step)]
-        upcoming = upcoming or [*(begin if waits else works), *tests, *own]
-        if step.is_last_of_epoch:
-            own.append(forecast.epoch_end(step.epoch))
-        works += own
-        of_epoch += own if step.epoch == epoch else []
-    if candidate is not None and works[len(begin) :]:
-        whole = upcoming[-1] if candidate.record.step == first else works[len(begin)]
-        left = {counts.SELECTION: whole.get(counts.SELECTION, Range())}
-        upcoming, of_epoch, works = (
-            [left if one is whole else one for one in each] for each in (upcoming, of_epoch, works)
-        )
+    before = [*begin, *([] if waits else (calls for _, calls in ends)), *tests]
+    upcoming = [*before, steps[0][1]] if steps else []
     prices = tariffs(config.model)
     if works or not finished(checkout.history):
         works += [_confirmation(run, checkout, works), forecast.finish()]

@@ -47,7 +47,7 @@ _TOO_MANY_WORDS = re.compile(
 _UNSUPPORTED_WORDS = re.compile(
     r"(?i)unsupported|not support|unrecogni[sz]ed|unknown|unexpected|deprecated|may only be set"
     r"|not (?:permitted|allowed|available)|extra_forbidden"
-    r"|only \S+ is allowed|must be one of|input should be '"  # but another value is
+    r"|only \S+ is allowed|must be one of|input should be '"  # it knows the setting, not the value
 )
 
 #: What OpenAI and Azure say of what only the newer interface does: a model, reasoning with tools.

@@ -105,6 +105,7 @@ def evaluation_check(
     fail_on: str = "regression",
     tasks: Mapping[str, TaskPlace] | None = None,
 ) -> WantedCheck:
+    """The check on head; with ``fail_on: never`` it never fails."""
     conclusion: Conclusion = "success" if view.finding is Finding.IMPROVEMENT else "neutral"
     if view.finding is Finding.REGRESSION and fail_on == "regression":
         conclusion = "failure"

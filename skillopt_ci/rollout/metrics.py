@@ -118,8 +118,7 @@ def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
 
 def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
     """Unbiased estimate of the chance that one of ``k`` attempts succeeds (Chen et al. 2021)."""
-    none_of_them = pass_hat_k(attempts, attempts - solved, k)
-    return None if none_of_them is None else 1 - none_of_them
+    return None if attempts < k else 1 - math.comb(attempts - solved, k) / math.comb(attempts, k)
 
 
 def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:

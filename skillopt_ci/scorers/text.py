@@ -222,11 +222,11 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
             meaning = " ".join(composed(choice).casefold().split())
             if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
                 return key
-    stated = {key: rf"(?i)\W*+{re.escape(key)}\W+{re.escape(choices[key])}\W*+" for key in choices}
+    full = {key: rf"(?i)\W*+{re.escape(key)}\W+{re.escape(choices[key])}\W*+" for key in choices}
     lines = [line for line in said.splitlines() if line.strip()][:2]
-    listed = [key for key in stated if any(re.fullmatch(stated[key], line) for line in lines)]
-    if listed and len(listed) == len(lines):  # "B) 4" alone, or a list of the choices
-        return "" if listed[1:] else listed[0]
+    listed = [key for key in choices if any(re.fullmatch(full[key], line) for line in lines)]
+    if listed and len(listed) == len(lines):  # "B) 4" alone names B; a list of the choices, none
+        return listed[0] if len(lines) == 1 else ""
     labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
     several = len(labels) > 1 and all(len(one) == 1 or one in choices for one in labels)
     if several or not text or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):

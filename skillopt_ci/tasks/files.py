@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_ci.config.yaml import InvalidConfigError, Mark, loader_of, parse_yaml, plain
-from skillopt_ci.errors import TaskFileError
+from skillopt_ci.errors import TaskFileError, location
 from skillopt_ci.text import plural
 from skillopt_ci.util import is_lfs_pointer, read_file
 
@@ -41,12 +41,6 @@ class TaskProblem:
 
     def __str__(self) -> str:
         return f"{location(self.file, self.line)}: {self.message}"
-
-
-def location(file: Path | None, line: int | None) -> str:
-    if file is None:
-        return "(not from a file)"
-    return f"{file}" if line is None else f"{file}:{line}"
 
 
 def refuse(problems: Sequence[TaskProblem]) -> None:

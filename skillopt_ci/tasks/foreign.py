@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -165,29 +165,33 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             continue
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
         kind, references, choices = _right(rest, answers, from_0=from_0)
-        one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest}
-        if answer in REFERENCE_KEYS and references is answers:
-            one[answer] = item[answer]
-        else:
-            one["references"] = references
+        as_given = answer in REFERENCE_KEYS and references is answers
+        right = {answer: item[answer]} if as_given else {"references": references}
+        one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest, **right}
         if alpaca:
             asked = "\n\n".join(str(item[key]) for key in _ALPACA if item.get(key))
-        ours = not (prompt or reference or alpaca)
-        made = to_task(TaskRecord(one, file, record.line)) if ours else None
+        made = (
+            None if prompt or reference or alpaca else to_task(TaskRecord(one, file, record.line))
+        )
         if not isinstance(made, Task):
-            if isinstance(asked, str) and not all(
-                re.search(rf"{re.escape(label)}\W{{1,4}}{re.escape(text)}", asked)
-                for label, text in choices.items()
-            ):
-                asked += "\n\n" + "\n".join(f"{label}. {text}" for label, text in choices.items())
             one = {
                 "id": name,
-                **_asked(asked, name, found),
+                **_asked(_with_choices(asked, choices), name, found),
                 "metadata": rest,
                 "references": references,
                 "scorer": {"type": kind},
             }
         found.entries.append(one)
+
+
+def _with_choices(asked: object, choices: Mapping[str, str]) -> object:
+    # a question may list them itself, and a conversation stays as it is
+    complete = not isinstance(asked, str) or all(
+        re.search(rf"{re.escape(label)}\W{{1,4}}{re.escape(text)}", asked)
+        for label, text in choices.items()
+    )
+    listed = "\n".join(f"{label}. {text}" for label, text in choices.items())
+    return asked if complete else f"{asked}\n\n{listed}"
 
 
 def _right(

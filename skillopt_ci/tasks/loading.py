@@ -7,8 +7,8 @@ from random import Random
 from typing import Literal, TypeVar
 
 from skillopt_ci.config.config import RatioSplit, SplitDir, TasksSpec
-from skillopt_ci.errors import TaskFileError
-from skillopt_ci.tasks.files import READERS, TaskProblem, location, read_records, refuse
+from skillopt_ci.errors import TaskFileError, location
+from skillopt_ci.tasks.files import READERS, TaskProblem, read_records, refuse
 from skillopt_ci.tasks.records import to_task
 from skillopt_ci.tasks.task import Splits, Task, content_key
 from skillopt_ci.text import plural

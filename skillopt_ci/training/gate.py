@@ -182,9 +182,6 @@ def set_up(
     )
 
 
-# The verdict.
-
-
 def decide(
     setup: Setup,
     outcome: Ending,
@@ -270,8 +267,13 @@ def compare(
 
     Its mean must be higher, since a tie is no evidence; with ``notes_only``, it must not be lower.
     """
-    ours, theirs, record = scores(candidate, current, best, evaluation)
-    tasks = plural(len(_shared(candidate, current, best)), "task")
+    shared = _shared(candidate, current, best)
+    ours, theirs, record = (
+        _mean([worth(evaluation, side.tasks[task]) for task in shared])
+        + _bonus(side.density, evaluation)
+        for side in (candidate, current, best)
+    )
+    tasks = plural(len(shared), "task")
     told = f"{float(ours):.4f} is the same as the current skill's score on {tasks}"
     if ours != theirs:
         change = f"{abs(float(ours - theirs)):.4g} {'above' if ours > theirs else 'below'}"
@@ -310,19 +312,6 @@ def _shared(*sides: Measurement) -> list[str]:
     """The tasks measured on all sides, so that an error favours none of them."""
     first, *others = sides
     return [task for task in first.tasks if all(task in other.tasks for other in others)]
-
-
-def scores(
-    candidate: Measurement, current: Measurement, best: Measurement, evaluation: Evaluation
-) -> tuple[Fraction, ...]:
-    """The exact gate scores: the mean in the configured metric plus the bonus for density."""
-    sides = (candidate, current, best)
-    shared = _shared(*sides)
-    return tuple(
-        _mean([worth(evaluation, side.tasks[task]) for task in shared])
-        + _bonus(side.density, evaluation)
-        for side in sides
-    )
 
 
 def _bonus(density: float, evaluation: Evaluation) -> Fraction:

@@ -209,7 +209,8 @@ def calls_left(
         # the first score lowers the mean, so steps may take that much more than they are planned at
         kept = tests * alone + min(tests, sizes.calls * sizes.selection) * (each - alone)
         kept = kept if kept < limit else 0  # else the tests would take it all
-        if price := alone if attempts else each:  # a local target costs nothing
+        price = alone if attempts else each
+        if price:  # a local target costs nothing
             left = min(left, (limit - used - kept) / price)
     return left
 
@@ -224,11 +225,10 @@ def final_test_calls(
     """
     known = config.rollout.solver.type == "chat" and config.environment is None
     first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks and not known]
-    each = max(sizes.calls, *first, 0)
+    each = max([sizes.calls, *first])
     apart = state and state.current.measurement != state.best.measurement
-    return (
-        (3 if apart or not _gated(config) else 2) * sizes.test * each * config.evaluation.eval_test
-    )
+    skills = 3 if apart or not _gated(config) else 2
+    return skills * sizes.test * each if config.evaluation.eval_test else 0
 
 
 def _most_end_calls(config: Config, sizes: Sizes) -> float:
