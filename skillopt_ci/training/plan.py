@@ -209,8 +209,9 @@ def calls_left(
         # the first score lowers the mean, so steps may take that much more than they are planned at
         kept = tests * alone + min(tests, sizes.calls * sizes.selection) * (each - alone)
         kept = kept if kept < limit else 0  # else the tests would take it all
-        if price := alone if attempts else each:  # a local target costs nothing
-            left = min(left, (limit - used - kept) / price)
+        price = alone if attempts else each
+        if price or used >= limit:  # a local target costs nothing
+            left = min(left, (limit - used - kept) / (price or each))
     return left
 
 

@@ -230,6 +230,8 @@ def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():
     assert [calls_left(*now), calls_left(*now, attempts=True)] == pytest.approx([left, 2 * left])
     free = {"accounts": {Account("target", "a"): Usage(90, cost_usd=0.0)}}
     assert calls_left(config, SIZES, state.model_copy(update=free), attempts=True) == float("inf")
+    over = state.model_copy(update={**free, "usage": Usage(100, cost_usd=4.9)})
+    assert calls_left(config, SIZES, over, attempts=True) < 0  # no call is made any more
 
 
 def tasks_of(*kinds: str) -> tuple[Task, ...]:
