@@ -8,7 +8,7 @@ from skillopt_ci.config.rollout import ChatConfig
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import Calls, Range
 from skillopt_ci.model.budget import Tariff, tariffs
-from skillopt_ci.model.types import Account, Usage, summed
+from skillopt_ci.model.types import Account, Usage, summed, total
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
@@ -205,36 +205,40 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
 def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
     accounts = {} if checkout.state is None else checkout.state.accounts
     # The parts of the final test count as one stage.
-    total = summed(
+    used = summed(
         (Account(one.role, one.stage.partition(" ")[0]), used) for one, used in accounts.items()
     )
-    measured = {account: _mean_call(usage) for account, usage in total.items() if usage.calls}
-    tasks = (*run.splits.train, *run.selection)
-    return {**_assumed_sizes(run.config, tasks, run.prompts, checkout.skill), **measured}
+    measured = {account: _mean_call(usage) for account, usage in used.items() if usage.calls}
+    tasks, answer = (*run.splits.train, *run.selection), ANSWER
+    made = total(used.get(stage, Usage()) for stage in counts.ATTEMPTS)
+    if made.calls:  # attempts of a stage without any yet are like those of the others
+        measured = dict.fromkeys(counts.ATTEMPTS, _mean_call(made)) | measured
+        answer = round((made.completion_tokens - made.reasoning_tokens) / made.calls)
+    return _assumed_sizes(run.config, tasks, run.prompts, checkout.skill, answer) | measured
 
 
 def _assumed_sizes(
-    config: Config, tasks: Sequence[Task], prompts: Prompts, skill: str
+    config: Config, tasks: Sequence[Task], prompts: Prompts, skill: str, answer: int = ANSWER
 ) -> dict[Account, CallSize]:
     gradient, optimizer = config.gradient, config.optimizer
     document, suffix = _tokens(skill), update_mode(optimizer).prompt_suffix
     contents = [one.content for each in tasks for one in each.messages]
     contents += [one.content for each in tasks for one in each.files]
     task = round(sum(map(_tokens, contents)) / len(tasks)) if tasks else 0
-    shown = min(task + ANSWER, gradient.max_trajectory_chars // CHARACTERS_PER_TOKEN)
+    shown = min(task + answer, gradient.max_trajectory_chars // CHARACTERS_PER_TOKEN)
     # Without other evidence, assume that half of the attempts fail.
     there = max(config.train.batch_size * config.rollout.attempts, gradient.evidence)
-    fit = counts.fitting(gradient, (task + ANSWER) * CHARACTERS_PER_TOKEN).minibatch_size
+    fit = counts.fitting(gradient, (task + answer) * CHARACTERS_PER_TOKEN).minibatch_size
     minibatch = max(1, min(fit, there // 2)) * shown
     comparison = 2 * document + 2 * optimizer.slow_update_samples * shown
     proposal = document + GUIDANCE if suffix == "_full_rewrite" else PROPOSAL
     patches = min(4, gradient.merge_batch_size) * proposal
     ours = {name: _tokens(text) for name, text in prompts.texts.items()}
     ranking = ours.get(f"ranking{suffix}", ours["ranking"])
-    attempt = (_tokens(prompts.with_skill("target", skill)) + task, ANSWER)
+    attempt = (_tokens(prompts.with_skill("target", skill)) + task, answer)
     found = {
         **dict.fromkeys(counts.ATTEMPTS, attempt),
-        counts.JUDGE: (_RUBRIC + task + ANSWER, VERDICT),
+        counts.JUDGE: (_RUBRIC + task + answer, VERDICT),
         counts.ANALYST: (ours[f"analyst_error{suffix}"] + document + minibatch, proposal),
         counts.MERGE: (ours[f"merge_failure{suffix}"] + document + patches, proposal),
         counts.RANKING: (ranking + document + 2 * proposal, CHOICE),

@@ -224,9 +224,8 @@ def last_fenced(text: str) -> str | None:
 
 
 def needs_references(_spec: object, task: Task) -> str | None:
-    if task.references:
-        return None
-    return "the task has no references to compare with (a list of texts under `references`)"
+    missing = "the task has no references to compare with (a list of texts under `references`)"
+    return None if task.references else missing
 
 
 def task_data(task: Task) -> dict[str, object]:

@@ -271,6 +271,5 @@ def parse_score(reply: str) -> tuple[float, str]:
 
 
 def check_rubric_task(spec: RubricScorer, task: Task) -> str | None:
-    if spec.rubric.strip() or task.references:
-        return None
-    return "neither the scorer's rubric nor the task's references say what a good answer does"
+    missing = "neither the scorer's rubric nor the task's references say what a good answer does"
+    return None if spec.rubric.strip() or task.references else missing

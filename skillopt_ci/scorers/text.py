@@ -126,9 +126,8 @@ def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score
 def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
     if not (spec.contains or task.references or spec.not_contains):
         return "neither the scorer nor the task's references say what the answer must contain"
-    if not spec.contains and "" in task.references:
-        return "every answer contains an empty reference"
-    return None
+    empty = not spec.contains and "" in task.references
+    return "every answer contains an empty reference" if empty else None
 
 
 #: Seconds until a pattern that backtracks too much is given up.
@@ -194,9 +193,8 @@ def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
     given = spec.choices or task.metadata.get("choices") or {}
     if isinstance(given, Mapping):
         return {_label(str(label)): str(text) for label, text in given.items()}
-    if isinstance(given, list):
-        return dict(zip(string.ascii_uppercase, map(str, given), strict=False))
-    return {}
+    listed = given if isinstance(given, list) else ()
+    return dict(zip(string.ascii_uppercase, map(str, listed), strict=False))
 
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:

@@ -141,7 +141,7 @@ def last_step(
 
     A run ends once every selection task is solved, unless it is ``reopened``: reviewers ask for
     something, or the skill was edited and is not scored yet. It also ends when the budget, less
-    what the final tests need, may not cover another step. Confirmation uses what is then left.
+    what the final tests need, cannot cover the largest step. Confirmation uses what is then left.
     """
     last = total_steps(sizes.train, config.train, state)
     done = 0 if state is None else state.step
@@ -176,9 +176,8 @@ def why_over(
         return "every selection task is solved, so no change can score higher"
     if state is not None and (due := completed_epoch(config, sizes, state, history)) is not None:
         return f"the end of epoch {due} waits for `slow-update`"
-    if state is not None and state.step < total_steps(sizes.train, config.train, state):
-        return "the budget has room for no further step"
-    return "all epochs are trained"
+    trained = state is None or state.step >= total_steps(sizes.train, config.train, state)
+    return "all epochs are trained" if trained else "the budget has room for no further step"
 
 
 def most_calls(config: Config, sizes: Sizes) -> int:
@@ -210,8 +209,8 @@ def calls_left(
         kept = tests * alone + min(tests, sizes.calls * sizes.selection) * (each - alone)
         kept = kept if kept < limit else 0  # else the tests would take it all
         price = alone if attempts else each
-        if price:  # a local target costs nothing
-            left = min(left, (limit - used - kept) / price)
+        if price or used >= limit:  # a local target costs nothing
+            left = min(left, (limit - used - kept) / (price or each))
     return left
 
 
@@ -328,8 +327,10 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
 
 def _within_calls(config: Config, splits: Splits, calls: int, attempts: int) -> Config:
     most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
+    exact = (config.budget.run.tokens, config.budget.run.cost_usd) == (None, None)
+    epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))
     found = {
-        "train.num_epochs": math.ceil(calls / (attempts * max(1, len(splits.train)))),
+        "train.num_epochs": epochs if exact else 2 * epochs,  # dollars may buy more than supposed
         "evaluation.sel_env_num": 0 if most >= len(splits.selection) else most,
     }
     # others were not measured

@@ -52,9 +52,8 @@ class UpdateMode(Generic[Item]):
                 "Write exactly one complete document that replaces the current skill. No edits, no "
                 "suggestions, no excerpt.",
             )
-        told = f"Propose at most L={limit} {self.noun}s."
-        if limit is None:
-            told = f"There is no fixed limit: propose every {self.noun} that is worth it."
+        free = f"There is no fixed limit: propose every {self.noun} that is worth it."
+        told = free if limit is None else f"Propose at most L={limit} {self.noun}s."
         return library.section(f"{self.noun.capitalize()}s Budget", told)
 
     def pool(self, edits: Sequence[Item]) -> str:

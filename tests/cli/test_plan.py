@@ -100,10 +100,13 @@ def test_a_run_makes_the_calls_that_were_foreseen_whenever_one_asks(cli, fresh):
     # what is exact is exact: attempts of the first epoch, and the first measurement
     by_stage = {one["stage"]: one["calls"] for one in before["step"]["stages"]}
     assert by_stage["rollout"]["likely"] == first["target", "rollout"]
-    # sizes come from the run's own calls once there are some
-    assert not any(one["measured"] for one in before["rest"]["stages"])
+    # sizes come from the run's own calls once there are some, if need be of another stage
+    assumed = {one["stage"]: one for one in before["rest"]["stages"]}
+    assert not any(one["measured"] for one in assumed.values())
     sized = {one["stage"]: one for one in between["rest"]["stages"]}
-    assert sized["rollout"]["measured"]
+    assert all(sized[stage]["measured"] for stage in ("rollout", "slow_rollout", "test"))
+    before, after = (each["slow_update"]["prompt_tokens_per_call"] for each in (assumed, sized))
+    assert after < before / 3  # simulated answers are short
 
 
 #: Options that do not meddle with each other share a run.

@@ -230,6 +230,8 @@ def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():
     assert [calls_left(*now), calls_left(*now, attempts=True)] == pytest.approx([left, 2 * left])
     free = {"accounts": {Account("target", "a"): Usage(90, cost_usd=0.0)}}
     assert calls_left(config, SIZES, state.model_copy(update=free), attempts=True) == float("inf")
+    over = state.model_copy(update={**free, "usage": Usage(100, cost_usd=4.9)})
+    assert calls_left(config, SIZES, over, attempts=True) < 0  # no call is made any more
 
 
 def tasks_of(*kinds: str) -> tuple[Task, ...]:
@@ -244,6 +246,8 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     config, chosen = planned(configured(budget={"run": {"calls": 570}}), splits, None)
     assert (config.evaluation.sel_env_num, config.train.num_epochs) == (40, 57)
     assert config.gradient.analysts == 3
+    supposed = configured(budget={"run": {"calls": 570, "cost_usd": 1}})  # as `estimate` prices it
+    assert planned(supposed, splits, None)[0].train.num_epochs == 2 * 57
     one = {"skill_update_mode": "full_rewrite_minibatch"}
     role = {"provider": "openai", "model": "m"}
     alike = {"target": role, "optimizer": {**role, "temperature": 0}}
@@ -338,20 +342,15 @@ def budgets(optimizer: Optimizer, total: int) -> list[int]:
         ("linear", 3, 2, [2, 2]),  # halves are rounded to the even number
         ("cosine", 9, 2, [6, 2]),
         *((scheduler, 4, 2, [4]) for scheduler in ("constant", "linear", "cosine")),
+        # an unset minimum never lifts a smaller maximum
+        *((name, n, None, [n] * 4) for name in ("constant", "linear", "cosine") for n in (0, 1)),
     ],
 )
 def test_the_edit_budget_follows_its_schedule(scheduler, most, least, expected):
-    rates = {"learning_rate": most, "min_learning_rate": least}
+    rates = {"learning_rate": most} | ({} if least is None else {"min_learning_rate": least})
     optimizer = Optimizer.model_validate({**rates, "lr_scheduler": scheduler})
     assert budgets(optimizer, len(expected)) == expected
     assert edit_budget(optimizer, len(expected) + 5, len(expected)) == expected[-1]
-
-
-@pytest.mark.parametrize("scheduler", ["constant", "linear", "cosine"])
-@pytest.mark.parametrize("most", [0, 1])
-def test_an_unset_minimum_never_lifts_a_smaller_maximum(scheduler, most):
-    optimizer = Optimizer.model_validate({"learning_rate": most, "lr_scheduler": scheduler})
-    assert budgets(optimizer, 4) == [most] * 4
 
 
 @given(
@@ -377,11 +376,9 @@ def test_budgets_fall_and_stay_within_bounds(low, more, total, scheduler):
         ({"lr_control_mode": "autonomous"}, "autonomous", 4),
         ({"lr_control_mode": "none"}, "none", None),
         ({"lr_control_mode": "none", "lr_scheduler": "autonomous"}, "none", None),
-        ({"skill_update_mode": "full_rewrite_minibatch"}, "none", None),
-        (
-            {"skill_update_mode": "full_rewrite_minibatch", "lr_control_mode": "autonomous"},
-            "none",
-            None,
+        *(
+            ({"skill_update_mode": "full_rewrite_minibatch", **more}, "none", None)
+            for more in ({}, {"lr_control_mode": "autonomous"})
         ),
         ({"skill_update_mode": "rewrite_from_suggestions"}, "fixed", 4),
     ],
