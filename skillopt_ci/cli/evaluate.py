@@ -270,30 +270,29 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
     if settings.json:
         print_json(asdict(found))
         return
-    simulated = " (simulated models)" if found.simulated else ""
     settings.say(
-        f"Calibration on {plural(found.tasks, 'selection task')}{simulated}: each attempted "
-        f"{made} times under the same skill, mean score {rounded(found.mean)}. "
-        f"{percent(found.undecided)} of the tasks were solved in some attempts and not in others.\n"
+        f"Calibration on {plural(found.tasks, 'selection task')}"
+        f"{' (simulated models)' if found.simulated else ''}: each attempted {made} times "
+        f"under the same skill, mean score {rounded(found.mean)}. {percent(found.undecided)} "
+        "of the tasks were solved in some attempts and not in others.\n"
         f"Of {plural(found.same_compared, 'comparison')} of the skill with itself the gate took "
         f"{found.same_accepted} for a gain.\n"
     )
     if found.mean == 1:
-        settings.say(
-            "Every attempt at every task solved it: no edit can score higher. Add harder tasks."
-        )
+        settings.say("Every attempt solved its task: no edit can score higher. Add harder tasks.")
     elif not found.mean:
         settings.say(
-            "No attempt solved any task: the scorer is wrong, or all are too hard to show "
-            "a better skill. Look at one: skillopt-ci trace TASK"
+            "No attempt solved any task: the scorer is wrong, or all are too hard, or give only "
+            "partial credit, which is not simulated. Look at one: skillopt-ci trace TASK"
         )
     else:
+        within = found.effect <= found.mean <= 1 - found.effect
         shares = ((one.tasks, one.same, one.worse, one.better) for one in found.rates)
         print_table(
             settings,
             ("selection tasks", "equal skill", "worse skill", "better skill"),
             [(str(tasks), *(f"{share:.1%}" for share in row)) for tasks, *row in shares],
-            f"Accepted in {found.trials} simulated comparisons "
-            f"(worse, better: by {found.effect:g})",
+            f"Accepted in {found.trials} simulated comparisons (worse, better: by "
+            f"{found.effect:g}{'' if within else ', or to a score of 0 or 1'})",
         )
     settings.say(f"\nUsed {usage_text(found.usage)}.")

@@ -182,6 +182,8 @@ def test_calibrate_says_how_often_the_gate_errs(cli, trained):
     assert "on 16 selection tasks (simulated models): each attempted 6 times" in done.out
     assert "Of 6 comparisons of the skill with itself the gate took" in done.out
     assert "Accepted in 600 simulated comparisons (worse, better: by 0.1)" in done.out
+    told = cli(trained, "calibrate", "--draws", "2", "--effect", "0.9").out
+    assert "(worse, better: by 0.9, or to a score of 0 or 1)" in told
 
 
 def test_calibrate_json_is_one_object_and_can_be_repeated(cli, trained):
@@ -193,6 +195,7 @@ def test_calibrate_json_is_one_object_and_can_be_repeated(cli, trained):
     assert [one["tasks"] for one in found["rates"]] == [16, 32, 64]
     assert all(one["worse"] <= one["same"] <= one["better"] for one in found["rates"])
     assert found["same_compared"] == 12
+    assert found["undecided"] == found["same_accepted"] == found["rates"][0]["same"] == 0
 
 
 def test_calibrate_simulates_as_many_attempts_as_a_comparison_makes(cli, trained):
