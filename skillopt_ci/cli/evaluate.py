@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import math
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 
 import click
 import yaml
@@ -109,10 +109,8 @@ def _skill_json(one: offline_eval.Evaluated) -> dict[str, object]:
     }
 
 
-def _difference_json(found: PairedDifference | None) -> dict[str, object] | None:
-    if found is None:
-        return None
-    return {
+def _difference_json(found: PairedDifference | None) -> object:
+    return found and {
         **pick(found, "hard=mean standard_error"),
         "interval": terminal.interval_values(found.interval),
         **pick(found, "clusters tasks=n fixed broken"),
@@ -162,7 +160,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     rows = [
         (
             *map(str, pick(one.trace, "task stage attempt").values()),
-            *(score(_mean([grade])) for grade in (one.before, one.after)),
+            *(_means([grade]) for grade in (one.before, one.after)),
             one.reason,
         )
         for one in found.attempts
@@ -172,12 +170,13 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     if shown:
         headings = ("task", "stage", "attempt", "then", "now", "why")
         print_table(settings, headings, shown, "", ("attempt", "stage"))
-    then = score(_mean(one.before for one in found.attempts))
-    now = score(_mean(one.after for one in found.attempts))
+    then = _means(one.before for one in found.attempts)
+    now = _means(one.after for one in found.attempts)
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""
+    used = f" Used {usage_text(found.usage)}." if found.usage.calls else ""
     settings.say(
         f"{plural(len(found.attempts), 'attempt')}: solved {then} then, {now} now; "
-        f"{len(changed)} changed{gone}."
+        f"{len(changed)} changed{gone}.{used}"
     )
 
 
@@ -192,9 +191,11 @@ def _scorer(file: Path) -> object:
     return content.get("scorer", content)
 
 
-def _mean(scores: Iterable[Score | None]) -> float | None:
-    hard = [one.hard for one in scores if one is not None]
-    return math.fsum(hard) / len(hard) if hard else None
+def _means(scores: Iterable[Score | None]) -> str:
+    """The share solved, and the mean partial credit where that differs; a dash without a score."""
+    pairs = [(one.hard, one.soft) for one in scores if one is not None]
+    hard, soft = (score(fmean(each)) for each in zip(*pairs, strict=True)) if pairs else ("–", "–")
+    return hard if hard == soft else f"{hard} (soft {soft})"
 
 
 @command()
