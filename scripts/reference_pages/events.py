@@ -29,7 +29,9 @@ def _part(cls: type) -> str:
         for field in dataclasses.fields(cls)
     ]
     keys = table(("key", "type", "meaning"), rows) if rows else ""
-    text = prose(inspect.cleandoc(cls.__doc__ or ""))
+    said = cls.__doc__ or ""
+    # a dataclass without a docstring has its signature in its place
+    text = "" if said.startswith(f"{cls.__name__}(") else prose(inspect.cleandoc(said))
     return "\n\n".join(filter(None, [f"### {cls.__name__}", text, keys])) + "\n"
 
 

@@ -10,8 +10,8 @@ _HEAD = """\
 # Exit codes
 
 Every command ends with one of these. A message on standard error says what happened and what to
-do; with `--json` it is a JSON object. [The action](../action.md#how-a-job-ends) turns them into
-the outcome of a job.
+do; with `--json`, standard output has it too, under `error` in a JSON object, beside `exit_code`.
+[The action](../action.md#how-a-job-ends) turns the codes into the outcome of a job.
 
 """
 #: What the codes mean that no failure stands for.

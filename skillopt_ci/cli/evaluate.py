@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import math
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 
 import click
 import yaml
@@ -109,10 +109,8 @@ def _skill_json(one: offline_eval.Evaluated) -> dict[str, object]:
     }
 
 
-def _difference_json(found: PairedDifference | None) -> dict[str, object] | None:
-    if found is None:
-        return None
-    return {
+def _difference_json(found: PairedDifference | None) -> object:
+    return found and {
         **pick(found, "hard=mean standard_error"),
         "interval": terminal.interval_values(found.interval),
         **pick(found, "clusters tasks=n fixed broken"),
@@ -162,7 +160,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     rows = [
         (
             *map(str, pick(one.trace, "task stage attempt").values()),
-            *(score(_mean([grade])) for grade in (one.before, one.after)),
+            *(_means([grade]) for grade in (one.before, one.after)),
             one.reason,
         )
         for one in found.attempts
@@ -172,12 +170,13 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
     if shown:
         headings = ("task", "stage", "attempt", "then", "now", "why")
         print_table(settings, headings, shown, "", ("attempt", "stage"))
-    then = score(_mean(one.before for one in found.attempts))
-    now = score(_mean(one.after for one in found.attempts))
+    then = _means(one.before for one in found.attempts)
+    now = _means(one.after for one in found.attempts)
     gone = f"; {plural(found.gone, 'attempt')} left out, no longer stored" if found.gone else ""
+    used = f" Used {usage_text(found.usage)}." if found.usage.calls else ""
     settings.say(
         f"{plural(len(found.attempts), 'attempt')}: solved {then} then, {now} now; "
-        f"{len(changed)} changed{gone}."
+        f"{len(changed)} changed{gone}.{used}"
     )
 
 
@@ -192,9 +191,11 @@ def _scorer(file: Path) -> object:
     return content.get("scorer", content)
 
 
-def _mean(scores: Iterable[Score | None]) -> float | None:
-    hard = [one.hard for one in scores if one is not None]
-    return math.fsum(hard) / len(hard) if hard else None
+def _means(scores: Iterable[Score | None]) -> str:
+    """The share solved, and the mean partial credit where that differs; a dash without a score."""
+    pairs = [(one.hard, one.soft) for one in scores if one is not None]
+    hard, soft = (score(fmean(each)) for each in zip(*pairs, strict=True)) if pairs else ("–", "–")
+    return hard if hard == soft else f"{hard} (soft {soft})"
 
 
 @command()
@@ -270,30 +271,29 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
     if settings.json:
         print_json(asdict(found))
         return
-    simulated = " (simulated models)" if found.simulated else ""
     settings.say(
-        f"Calibration on {plural(found.tasks, 'selection task')}{simulated}: each attempted "
-        f"{made} times under the same skill, mean score {rounded(found.mean)}. "
-        f"{percent(found.undecided)} of the tasks were solved in some attempts and not in others.\n"
+        f"Calibration on {plural(found.tasks, 'selection task')}"
+        f"{' (simulated models)' if found.simulated else ''}: each attempted {made} times "
+        f"under the same skill, mean score {rounded(found.mean)}. {percent(found.undecided)} "
+        "of the tasks were solved in some attempts and not in others.\n"
         f"Of {plural(found.same_compared, 'comparison')} of the skill with itself the gate took "
         f"{found.same_accepted} for a gain.\n"
     )
     if found.mean == 1:
-        settings.say(
-            "Every attempt at every task solved it: no edit can score higher. Add harder tasks."
-        )
+        settings.say("Every attempt solved its task: no edit can score higher. Add harder tasks.")
     elif not found.mean:
         settings.say(
-            "No attempt solved any task: the scorer is wrong, or all are too hard to show "
-            "a better skill. Look at one: skillopt-ci trace TASK"
+            "No attempt solved any task: the scorer is wrong, or all are too hard, or give only "
+            "partial credit, which is not simulated. Look at one: skillopt-ci trace TASK"
         )
     else:
+        within = found.effect <= found.mean <= 1 - found.effect
         shares = ((one.tasks, one.same, one.worse, one.better) for one in found.rates)
         print_table(
             settings,
             ("selection tasks", "equal skill", "worse skill", "better skill"),
             [(str(tasks), *(f"{share:.1%}" for share in row)) for tasks, *row in shares],
-            f"Accepted in {found.trials} simulated comparisons "
-            f"(worse, better: by {found.effect:g})",
+            f"Accepted in {found.trials} simulated comparisons (worse, better: by "
+            f"{found.effect:g}{'' if within else ', or to a score of 0 or 1'})",
         )
     settings.say(f"\nUsed {usage_text(found.usage)}.")

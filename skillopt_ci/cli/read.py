@@ -259,18 +259,18 @@ def find_skill(source: Run | RunReader, word: str, settings: Globals) -> NamedSk
     if word in _KEPT:
         commit = newest(source.ledger)
         read = partial(source.ledger.read, commit)
-        started = source.folder.read_state(read) is not None
+        begun = source.folder.read_state(read) is not None
         paths = {
             "best": source.folder.best_skill,
             "current": source.skill_path,
-            "initial": source.folder.initial_skill if started else source.skill_path,
+            "initial": source.folder.initial_skill if begun else source.skill_path,
         }
         text: str | None = read(paths[word])
         if text is None:
-            run, same = source.folder.run, settings.same_run
             raise UsageError(
-                f"Run {run!r} has no {word} skill: there is no {paths[word]} in {commit[:10]}.",
-                hint="" if started else f"Run `skillopt-ci step{same}`, or name a file.",
+                f"Run {source.folder.run!r} has no {word} skill: there is no {paths[word]} in "
+                f"{commit[:10]}.",
+                hint="" if begun else f"Run `skillopt-ci step{settings.same_run}`, or name a file.",
             )
     elif file.is_file():
         try:

@@ -22,6 +22,7 @@ from skillopt_ci.text import plural
 from skillopt_ci.training.gate import compare
 from skillopt_ci.training.measure import clusters_of, measure
 from skillopt_ci.training.run_context import OpenModels, Run
+from skillopt_ci.util import pick
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,8 @@ async def _evaluate(
         )
     except TooManyErrors as error:
         done = {one.task_id for one in outcomes if one.status.measured}
-        part = {
-            "name": skill.name,
-            "sha256": skill.sha256,
-            "tasks": len(done),
-            "errors": len({one.task_id for one in outcomes} - done),
-        }
-        error.details = {"split": split, "skills": [part]}
+        counts = {"tasks": len(done), "errors": len({one.task_id for one in outcomes} - done)}
+        error.details = {"split": split, "skills": [pick(skill, "name sha256") | counts]}
         raise
     due = dict.fromkeys((task.id for task in tasks), run.config.rollout.attempts)
     return Evaluated(
@@ -180,8 +176,9 @@ def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[At
         if left and trace.task in tasks and stage in (None, trace.stage):
             # keep only the events that grading needs
             kept = [{**(work or {}), "response": trace.response}, end or {}]
-            key = (trace.stage, trace.task, trace.attempt, trace.skill_sha256)
-            latest[key] = replace(trace, events=kept)
+            latest[trace.stage, trace.task, trace.attempt, trace.skill_sha256] = replace(
+                trace, events=kept
+            )
     if not latest:
         wanted = f"attempt of stage {stage!r}" if stage else "attempt"
         raise UsageError(
@@ -210,9 +207,8 @@ async def _regrade(attempting: AttemptRunner, task: Task, trace: AttemptTrace) -
     return Regraded(trace, before, after, after.reason)
 
 
-# Calibrate: how often the gate errs on this run's tasks. Several measurements of the current skill
-# differ only by chance, so what the gate accepts between two is a false accept. The rates at which
-# tasks are solved drive simulated comparisons, for gains of any size and for more tasks.
+# Calibrate: how often the gate errs on this run's tasks. Measurements of one skill differ only by
+# chance, so each gain among them is a false accept. The rates drive simulated comparisons.
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +241,8 @@ class Calibration:
     simulated: bool
 
 
-#: Simulated comparisons per rate, enough for two digits.
-_TRIALS = 600
-_SEED = 20_240_229
+#: Simulated comparisons per rate, enough for two digits, and the seed of their dice.
+_TRIALS, _SEED = 600, 20_240_229
 #: Numbers of tasks to simulate, as multiples of the actual number.
 _MORE_TASKS = (1, 2, 4)
 
@@ -269,19 +264,23 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
         raise UsageError("No selection task could be measured in every attempt.")
     raw = [sum(one.tasks[name][0] for one in drawn) / draws for name in names]
     mean = sum(raw) / len(raw)
-    # shrink towards the mean: rates from few attempts are too extreme
+    # rates from few attempts differ too much: take out the share of their variance that is chance
     each = run.config.rollout.attempts
-    rates = [(rate * draws * each + mean) / (draws * each + 1) for rate in raw]
-    pairs = list(permutations(drawn, 2))
-    accepted = (compare(new, old, old, run.config.evaluation).stays for old, new in pairs)
+    chance = sum(rate * (1 - rate) for rate in raw) / (draws * each - 1)
+    spread = sum((rate - mean) ** 2 for rate in raw)
+    noise = min(1.0, chance / spread) if spread else 0.0
+    rates = [rate + noise * (mean - rate) for rate in raw]
     return Calibration(
         tasks=len(rates),
         draws=draws,
         effect=effect,
-        mean=sum(rates) / len(rates),
+        mean=mean,
         undecided=sum(0 < rate < 1 for rate in raw) / len(rates),
-        same_accepted=sum(accepted),
-        same_compared=len(pairs),
+        same_accepted=sum(
+            compare(new, old, old, run.config.evaluation).stays
+            for old, new in permutations(drawn, 2)
+        ),
+        same_compared=draws * (draws - 1),
         trials=_TRIALS,
         rates=tuple(
             Rates(
