@@ -96,8 +96,8 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
         if not may or job.client is None:
             return Facts(may)
         pull = pull_requests.get_pull_request(job.client, said.number)
-        run, loaded = pull.head.ref.removeprefix("skillopt/"), job.configured
-        ours = loaded is None or pull.head.ref == f"skillopt/{loaded.config.run}"
+        run = pull.head.ref.removeprefix("skillopt/")
+        ours = not job.run or pull.head.ref == f"skillopt/{job.run}"
         # People's branches may begin like ours.
         if run != pull.head.ref and marker(run, "pull-request") in (pull.body or "") and not ours:
             return Facts(may, of_other_run=True)
