@@ -284,7 +284,7 @@ def test_a_head_that_leaves_the_skill_alone_takes_back_an_earlier_ones_comment(w
     done = world.start("pull_request", {**payload, "action": "synchronize"})
     assert (done.code, conclusions(world, head)) == (0, ["success"])
     (comment,) = world.hub.own_comments()
-    assert "Nothing to evaluate" in comment
+    assert "### ➖ <code>quickstart</code>: Nothing to evaluate\n" in comment
 
 
 @pytest.mark.parametrize("body", ["/skillopt finish", "/skillopt steps"])
