@@ -66,11 +66,14 @@ class Job:
         }
 
     @property
+    def run(self) -> str:
+        # empty if the job does not name it and the configuration has errors
+        return self.inputs.run if self.configured is None else self.configured.config.run
+
+    @property
     def page(self) -> Path:
         """The report's path; the artifact is called like the file, so each run has its own."""
-        run = self.inputs.run
-        if not run and self.inputs.config != Inputs().config and self.configured is not None:
-            run = self.configured.config.run
+        run = self.run if self.inputs.run or self.inputs.config != Inputs().config else ""
         return self.keep / f"skillopt-report{run and '-'}{run}.html"
 
     @property

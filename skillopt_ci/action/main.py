@@ -117,9 +117,9 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
 def _of_comment(job: Job, actor: str, said: Request) -> Facts:
     if job.client is None or not job.client.may_write(actor):
         return Facts()
-    pull, loaded = pull_requests.get_pull_request(job.client, said.number), job.configured
+    pull = pull_requests.get_pull_request(job.client, said.number)
     run = pull.head.ref.removeprefix("skillopt/")
-    ours = loaded is None or pull.head.ref == f"skillopt/{loaded.config.run}"
+    ours = not job.run or pull.head.ref == f"skillopt/{job.run}"
     # People's branches may begin like ours.
     if run != pull.head.ref and marker(run, "pull-request") in (pull.body or "") and not ours:
         return Facts(actor_may_write=True, of_other_run=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from skillopt_ci.action.event import Activity, Conclude, Evaluate, Nothing, Perform, Reply, Request
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, command_line, execute, meaning
-from skillopt_ci.action.outputs import UNPUBLISHED, Level, Outputs, Printed, fold
+from skillopt_ci.action.outputs import UNPUBLISHED, Outputs, Printed, fold
 from skillopt_ci.action.review import review_pull_request, with_check
 from skillopt_ci.cli import build
 from skillopt_ci.cli.comment import Published, links_of, note_id, publish_run
@@ -42,7 +42,7 @@ def perform(job: Job, activity: Activity) -> JobOutcome:
         case Nothing(reason, answer=answer):
             outcome = _skipped(job, reason)
             if comment is not None and answer:
-                outcome = _answer(job, comment, reason, outcome)
+                outcome = _answer(job, comment, reason, outcome, by="answer")
         case Reply():
             outcome = _reply(job, activity)
         case Conclude():
@@ -59,8 +59,9 @@ def perform(job: Job, activity: Activity) -> JobOutcome:
     if not isinstance(activity, Nothing):
         _react(job, comment, "rocket" if outcome.outputs.result == "done" else "confused")
     for note in outcome.notes:
-        level: Level = "error" if found.job_fails else "warning"
-        job.log.annotate(level, harmless(note), title=UNPUBLISHED)
+        job.log.annotate(
+            "error" if found.job_fails else "warning", harmless(note), title=UNPUBLISHED
+        )
     return outcome if found.job_fails else replace(outcome, exit_code=0)
 
 
@@ -84,23 +85,22 @@ def _react(job: Job, comment: Request | None, reaction: Reaction) -> None:
             react(job.client, comment.id, reaction)
 
 
-def _answer(
-    job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "answer"
-) -> JobOutcome:
+def _answer(job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "") -> JobOutcome:
+    # each run replies for itself, unless all share one answer, ``by`` that name
+    named = f"Run {code(job.inputs.run)}:" if job.inputs.run and not by else ""
     if meaning(outcome.exit_code).job_fails:
         run = links_of(job.environ).run("this job") or "its job"
         text = join(text, f"To try again, write the command in a new comment or re-run {run}.")
     with noting(notes := list(outcome.notes)):
         if job.client is not None:
-            keep_comment(job.client, comment.number, f"{marker(by, str(comment.id))}\n\n{text}")
+            first = marker(by or job.run or "answer", str(comment.id))
+            keep_comment(job.client, comment.number, join(first, named, text))
     return replace(outcome, notes=tuple(notes))
 
 
 def _reply(job: Job, asked: Reply) -> JobOutcome:
     """Reply to a comment; an error goes into the thread and does not fail the job."""
     comment, page, notes = asked.comment, "", tuple[str, ...]()
-    # Several runs may answer one comment, each for itself.
-    by = "answer" if job.configured is None else job.configured.config.run
     try:
         reader = open_reader(job.settings, fresh=True)
         if comment.request == "report":
@@ -115,9 +115,9 @@ def _reply(job: Job, asked: Reply) -> JobOutcome:
         raise  # it may work when tried again
     except SkilloptError as error:
         text = inline(job.redact(f"Nothing was done: {error.sentences}"), 1_000)
-        return _answer(job, comment, text, _skipped(job, job.redact(error.sentences)), by=by)
+        return _answer(job, comment, text, _skipped(job, job.redact(error.sentences)))
     outcome = JobOutcome(Outputs(result="done", page=page), f"{text}\n", notes=notes)
-    return _answer(job, comment, text, outcome, by=by)
+    return _answer(job, comment, text, outcome)
 
 
 def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:

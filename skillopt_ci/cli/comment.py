@@ -21,6 +21,7 @@ from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:
     from skillopt_ci.github.client import Client
@@ -170,12 +171,9 @@ def note_id(said: Comment) -> str:
 
 def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace]:
     """Where each task is defined in the repository; nothing if they cannot be read."""
-    if loaded.config.tasks is None:
-        return {}
-    try:
-        tasks = load_splits(loaded.config.tasks, loaded.root).all
-    except SkilloptError:
-        return {}
+    given, tasks = loaded.config.tasks, tuple[Task, ...]()
+    with suppress(SkilloptError):
+        tasks = () if given is None else load_splits(given, loaded.root).all
     root, found = repository.resolve(), dict[str, comment.TaskPlace]()
     for task in tasks:
         file = None if task.file is None else task.file.resolve()
@@ -185,8 +183,7 @@ def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace
 
 
 def links_of(environ: Mapping[str, str]) -> Links:
-    repository = environ.get("GITHUB_REPOSITORY", "")
-    if not repository:
+    if not (repository := environ.get("GITHUB_REPOSITORY", "")):
         return Links()
     address = f"{environ.get('GITHUB_SERVER_URL') or 'https://github.com'}/{repository}"
     number = environ.get("GITHUB_RUN_ID", "")

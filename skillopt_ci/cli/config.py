@@ -75,19 +75,20 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     listed = Git(top).run("ls-files", "-z", "--cached", "--others", "--exclude-standard").text
     # in a conflict, git lists each side
     files = sorted({name for name in listed.split("\0") if name and (top / name).is_file()})
-    for config in files:
-        if _CONFIG.fullmatch(config):
+    for config in filter(_CONFIG.fullmatch, files):
+        own: tuple[str | None, ...] = (None,)
+        with suppress(SkilloptError):  # which to read it raises again
+            own = run_names(top / config, start)
+        for name in own:
             try:
-                own = run_names(top / config, start)
-                runs += [_read_run(top, config, name, start) for name in own]
+                runs.append(_read_run(top, config, name, start))
             except SkilloptError as error:
                 wrong.append(str(error))
     configs = grouped((run.run.casefold(), f"{run.run} ({run.config})") for run in runs)
     names = grouped((run.skill, run.run) for run in runs)
     # two runs of one name share a branch, and two of one skill undo each other's work
-    for found in configs.values():
-        if len(found) > 1:
-            wrong.append(f"several runs have the same name, ignoring case: {', '.join(found)}")
+    alike = [", ".join(found) for found in configs.values() if len(found) > 1]
+    wrong += [f"several runs have the same name, ignoring case: {found}" for found in alike]
     for skill, found in names.items():
         if len(set(found)) > 1:
             wrong.append(f"several runs train {skill}: {', '.join(dict.fromkeys(found))}")
@@ -99,14 +100,15 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
         with suppress(OSError):
             words = word_count(read_text(top / path))
         there.append(FoundDocument(path, reader_of(path), words, trained))
-    return there, runs, wrong
+    # several configurations may have a base, and several runs of one what is wrong in it
+    return there, runs, [*dict.fromkeys(wrong)]
 
 
-def _read_run(top: Path, config: str, name: str, cwd: Path) -> FoundRun:
+def _read_run(top: Path, config: str, name: str | None, cwd: Path) -> FoundRun:
     loaded = load(top / config, run=name, cwd=cwd)
     skill = Path(os.path.realpath(loaded.root / loaded.config.skill))
-    inside = skill.is_relative_to(top)
-    return FoundRun(name, config, skill.relative_to(top).as_posix() if inside else str(skill))
+    path = skill.relative_to(top) if skill.is_relative_to(top) else skill
+    return FoundRun(loaded.config.run, config, path.as_posix())
 
 
 @command()

@@ -154,7 +154,8 @@ def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
 def _workflow(config: Path, place: Path, *, pages: bool) -> tuple[list[str], str, dict[str, str]]:
     """The workflow file, and what it needs: the variables of keys, the branch that it trains."""
     runs = run_names(config)
-    if pages and len(runs) > 1:
+    several = runs if len(runs) > 1 else ()
+    if pages and several:
         hint = f"Call pages.yml yourself, with `run` for one of {', '.join(runs)}."
         raise UsageError("--pages is for a configuration with one run", hint=hint)
     models = [load(config, run=name).config.model for name in runs]
@@ -165,11 +166,7 @@ def _workflow(config: Path, place: Path, *, pages: bool) -> tuple[list[str], str
     named = [Git(place).attempt("symbolic-ref", "--quiet", "--short", ref).text for ref in refs]
     branch = named[0].removeprefix("origin/") or named[1] or "main"
     workflow = scaffold.workflow_file(
-        folder / config.name,
-        branch=branch,
-        keys=keys,
-        runs=runs if len(runs) > 1 else (),
-        pages=pages,
+        folder / config.name, branch=branch, keys=keys, runs=several, pages=pages
     )
     return keys, branch, workflow
 

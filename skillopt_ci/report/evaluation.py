@@ -149,7 +149,7 @@ def unevaluated_check(
 
 def untouched_comment(run: str, why: str, links: md.Links) -> str:
     """What stands in place of an earlier head's evaluation."""
-    told = f"### ➖ {NOTHING_TO_DO}\n\n{md.inline(why[:1].upper() + why[1:], 500)}."
+    told = f"### ➖ {md.code(run)}: {NOTHING_TO_DO}\n\n{md.inline(why[:1].upper() + why[1:], 500)}."
     return md.join(marker(run, "evaluation"), told, f"<sub>{links.run('workflow run')}</sub>")
 
 

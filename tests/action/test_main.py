@@ -65,8 +65,7 @@ def ask(world: World, body: str, number: int = 0, at: str = LATER, **inputs: str
 
 def test_a_comment_commands_only_the_run_whose_pull_request_it_is_on(world):
     file = world.workspace / "skillopt.yaml"
-    own = "run: quickstart\nskill: skills/ledger/SKILL.md\n"
-    text = file.read_text(encoding="utf-8")
+    own, text = "run: quickstart\nskill: skills/ledger/SKILL.md\n", file.read_text("utf-8")
     assert own in text
     runs = "runs: [{run: ledger, skill: skills/ledger/SKILL.md}, {run: refunds, skill: R.md}]\n"
     file.write_text(text.replace(own, runs), encoding="utf-8")
@@ -78,7 +77,15 @@ def test_a_comment_commands_only_the_run_whose_pull_request_it_is_on(world):
     pulls.add(world.hub, "ada", world.hub.bare.tip("main"), head="better", base="main")
     done = [ask(world, "/skillopt status", 2, run=run) for run in ("ledger", "refunds")]
     assert [each.outputs["result"] for each in done] == ["done", "skipped"]
-    assert len(world.hub.own_comments()) == len(before) + 2
+    payload = commented(world, "/skillopt step", 2)
+    for run in ("ledger", "refunds"):
+        world.start("issue_comment", payload, run=run, overrides="budget.run.calls=1")
+    told = [body.splitlines()[2] for body in world.hub.own_comments()[len(before) :]]
+    assert told == [f"Run <code>{run}</code>:" for run in ("ledger", "refunds") * 2]
+    # nor does a run obey whose own configuration cannot be read
+    file.write_text(text.replace(own, runs.replace("R.md", "R.md, train: 1")), encoding="utf-8")
+    asked = ask(world, "/skillopt status", run="refunds").outputs["result"]
+    assert (asked, len(world.hub.own_comments())) == ("skipped", len(before) + 4)
 
 
 def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
@@ -277,7 +284,7 @@ def test_a_head_that_leaves_the_skill_alone_takes_back_an_earlier_ones_comment(w
     done = world.start("pull_request", {**payload, "action": "synchronize"})
     assert (done.code, conclusions(world, head)) == (0, ["success"])
     (comment,) = world.hub.own_comments()
-    assert "Nothing to evaluate" in comment
+    assert "### ➖ <code>quickstart</code>: Nothing to evaluate\n" in comment
 
 
 @pytest.mark.parametrize("body", ["/skillopt finish", "/skillopt steps"])

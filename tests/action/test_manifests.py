@@ -35,24 +35,19 @@ def test_a_manifest_has_the_inputs_and_outputs_of_the_code(name):
     assert list(read(name)["outputs"]) == list(Outputs().by_name())
 
 
-def test_the_defaults_of_the_code_are_those_of_the_manifest():
+def test_the_defaults_and_commands_of_the_code_are_those_of_the_manifest():
     given = {f"INPUT_{name.upper()}": one["default"] for name, one in INPUTS.items()}
     # only the runner can evaluate an expression
     assert given.pop("INPUT_TOKEN") == "${{ github.token }}"
     assert read_inputs(given) == Inputs()
-
-
-def test_every_command_is_one_of_the_command_line():
     assert set(Command) - COMMANDS.keys() == {Command.PROPOSE}  # which is a step
     assert [name for name in Command if f"`{name}`" not in INPUTS["command"]["description"]] == []
 
 
-def test_the_marketplace_gets_its_branding():
+def test_the_marketplace_gets_its_branding_and_a_shell_its_inputs():
     assert set(read("action.yml")["branding"]) == {"icon", "color"}
     assert len(read("action.yml")["description"]) <= 125
-
-
-def test_inputs_need_no_dashes_that_a_shell_would_lose():
+    # a shell would lose dashes
     assert all(name.isidentifier() for name in INPUTS)
     assert len(INPUTS) <= 12
 
@@ -120,14 +115,10 @@ def test_every_job_has_least_permissions_and_a_timeout(file):
 
 
 @named(EXAMPLES + OWN)
-def test_every_other_action_is_pinned_to_a_commit(file):
+def test_every_other_action_is_pinned_to_a_commit_and_no_checkout_leaves_a_token(file):
     for line in file.read_text(encoding="utf-8").splitlines():
         if "uses:" in line and not any(own in line for own in (ACTION, "uses: ./ ", "$/")):
             assert re.search(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
-
-
-@named(EXAMPLES + OWN)
-def test_no_checkout_leaves_a_token_behind(file):
     checkouts = [step for step in steps(file) if "actions/checkout@" in step.get("uses", "")]
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
@@ -187,6 +178,8 @@ def test_runs_that_train_side_by_side_share_no_queue_and_no_cache():
     queue = job["concurrency"]
     assert queue["group"] == "skillopt-train-${{ matrix.run }}"
     assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
+    # as no run is called: a job that waits for its own workflow run is cancelled
+    assert yaml.safe_load(text)["concurrency"]["group"] == "skillopt-train/all"
     keys = re.findall(r"(?:restore-keys|key): (\S+)", text)
     assert len(keys) == 3
     assert all(key.startswith("skillopt-calls-${{") for key in keys)

@@ -392,16 +392,25 @@ def test_what_git_ignores_and_workflows_are_not_looked_at(cli, place):
     assert found["problems"] == []
 
 
+AB = "runs: [{run: a, skill: a.md}, {run: b, skill: b.md"
+
+
 @pytest.mark.parametrize(
     ("other", "said", "rest"),
     [
-        (f"run: Letters\nskill: z.md\n{COMMON}", "Letters (api/skillopt.yaml), letters (", 1),
+        (
+            f"run: Letters\nskill: z.md\n{COMMON}",
+            "Letters (api/skillopt.yaml), letters (",
+            ["invoices"],
+        ),
         (
             f"run: more\nskill: ../skills/letters/SKILL.md\n{COMMON}",
             "several runs train skills/letters/SKILL.md: more, letters",
-            1,
+            ["invoices"],
         ),
-        ("run: [", "api/skillopt.yaml:1", 2),
+        ("run: [", "api/skillopt.yaml:1", ["invoices", "letters"]),
+        (f"{COMMON}{AB}, trian: 1}}]", ": trian: unknown", ["a", "invoices", "letters"]),
+        (f"trian: 1\n{COMMON}{AB}}}]", ":1: trian: unknown", ["invoices", "letters"]),
     ],
 )
 def test_runs_in_each_others_way_are_told_and_stop_no_other(cli, place, other, said, rest):
@@ -411,15 +420,12 @@ def test_runs_in_each_others_way_are_told_and_stop_no_other(cli, place, other, s
     done = cli(place, "discover", "--json")
     assert done.code == 2
     assert said in done.err
-    runs = [one["run"] for one in done.json["matrix"]["include"]]
-    assert runs == ["invoices", "letters"][:rest]
+    assert len(done.json["problems"]) == 1
+    assert [one["run"] for one in done.json["matrix"]["include"]] == rest
 
 
-def test_an_empty_repository_says_how_to_begin(cli, place):
+def test_an_empty_repository_and_a_document_that_is_no_text(cli, place):
     done = cli(place, "discover")
     assert (done.code, "skillopt-ci init" in done.err) == (3, True)
-
-
-def test_a_document_that_is_no_text_is_listed_all_the_same(cli, place):
     (place / "AGENTS.md").write_bytes(b"\xff\xfe")
     assert cli(place, "discover", "--json").json["documents"][0]["words"] is None
