@@ -156,9 +156,11 @@ def test_claude_codes_ways_to_end(ending, error, limit):
     assert (account.error, account.limit) == (error, limit)
     assert account.response is None
     # the end of a background task starts another turn, whose result counts
-    done = {"type": "result", "subtype": "success", "result": "Done."}
+    models = {"opus": {"inputTokens": 5, "cacheReadInputTokens": 3}, "haiku": {"outputTokens": 2}}
+    done = {"type": "result", "subtype": "success", "result": "Done.", "modelUsage": models}
     account = read("claude-code", {"type": "result", **ending}, done)
     assert (account.error, account.limit, account.response) == ("", None, "Done.")
+    assert account.usage == Usage(0, 8, 2, cached_tokens=3, cost_usd=None)
 
 
 def test_codex():
