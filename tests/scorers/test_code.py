@@ -227,11 +227,9 @@ def test_result_that_is_no_score_is_a_grader_error(grade, write, make_task):
             grade("python", "x", entry=entry, task=make_task(metadata={"returned": returned}))
 
 
-@pytest.mark.parametrize(
-    ("call", "name"), [("1 / 0", "ZeroDivisionError"), ("exit(0)", "SystemExit")]
-)
-def test_exception_is_a_grader_error_with_its_place(grade, write, call, name):
-    with pytest.raises(GraderError, match=rf"{name}: .* \(.*g.py:2\)|{name}: 0 \("):
+@pytest.mark.parametrize(("call", "kind"), [("1/0", "ZeroDivision"), ("exit(0)", "SystemExit")])
+def test_exception_is_a_grader_error_with_its_place(grade, write, call, kind):
+    with pytest.raises(GraderError, match=rf"{kind}Error: .* \(.*g.py:2\)|{kind}: 0 \("):
         grade("python", "x", entry=returning(write, call))
 
 
