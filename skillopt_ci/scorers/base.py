@@ -233,9 +233,7 @@ def task_data(task: Task) -> dict[str, object]:
     """A JSON-like copy of ``task`` for external graders, which may modify it."""
     return {
         "id": task.id,
-        "messages": [
-            {"role": message.role, "content": message.content} for message in task.messages
-        ],
+        "messages": [{"role": one.role, "content": one.content} for one in task.messages],
         "references": list(task.references),
         "task_type": task.task_type,
         "files": {file.name: file.content for file in task.files},
