@@ -190,7 +190,7 @@ def program_score(
     if not 0 <= soft <= 1:
         raise GraderBroke(
             f"{program} printed {quote(line)} where a number from 0 to 1 was expected"
-            f" (exit status {status}): {last_words(errors)}"
+            f" (exit status {status}): {last_words(errors) or 'it wrote no error'}"
         )
     reason = last_words(errors) or f"{program} gave {soft:g}"
     return scored(reaches(soft, hard_at), reason, answer, soft=soft)

@@ -83,7 +83,7 @@ async def run_command(
             raise GraderError(f"{program} cannot be run: {error}") from error
     status = done.exit_code
     output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
-    said = last_words(errors.strip() or output)
+    said = last_words(errors.strip() or output) or "it said nothing"
     if done.signal:
         raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
     if status in spec.error_status:
