@@ -21,7 +21,7 @@ from skillopt_ci.model.command import BAD_KEY, BUSY, CANNOT_RUN, REFUSED, WRONG_
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage, estimated_usage
 from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.limits import LimitReached, LimitTracker
+from skillopt_ci.rollout.limits import LimitTracker
 from skillopt_ci.rollout.solver import Workplace, task_text
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, Limit, ModelSaid, Step, Told
 from skillopt_ci.skill.regions import as_read
@@ -300,6 +300,9 @@ class ExternalSolver:
         limit = Limit.TIME if result.timed_out else own or limit
         failure = self._failure(result, transcript, limit)
         worked = failure is None or transcript.turns or transcript.usage
+        usage = self._usage(transcript, prompt) if worked else Usage()
+        # most agents tell only at the end what they used
+        limit = limit or LimitTracker(place.limits, spent=[usage]).reached
         told = "\n".join(step.text for step in transcript.steps if isinstance(step, Told))
         yield Attempt(
             (*asked, *transcript.messages),
@@ -307,7 +310,7 @@ class ExternalSolver:
             n_turns=max(1, transcript.turns),
             trace=told[-_TRACE_CHARS:],
             limit=limit,
-            usage=self._usage(transcript, prompt) if worked else Usage(),
+            usage=usage,
         )
         if failure is not None:
             raise failure
@@ -385,9 +388,8 @@ def _within(limits: AttemptLimits, steps: list[Step]) -> tuple[list[Step], Limit
     tracker = LimitTracker(limits)
     for number, step in enumerate(steps):
         if isinstance(step, ModelSaid):
-            try:
-                tracker.admit()
-            except LimitReached as reached:
-                return steps[:number], reached.limit
+            if tracker.reached is not None:
+                return steps[:number], tracker.reached
+            tracker.steps += 1
             tracker.spent.append(step.usage)
     return steps, None

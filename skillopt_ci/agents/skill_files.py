@@ -75,12 +75,9 @@ def read_skill_folder(path: Path) -> SkillFolder:
     """The visible files next to a SKILL.md in its own folder. Raises SkillError."""
     if path.name != "SKILL.md" or (path.parent / ".git").exists() or not path.parent.is_dir():
         return SkillFolder(path.name, path.parent.name)
-    size = 0
-    found: list[Member] = []
+    size, found = 0, list[Member]()
     try:
-        for file in _plain_files(path.parent):
-            if file == path:
-                continue
+        for file in (one for one in _plain_files(path.parent) if one != path):
             content = file.read_bytes()
             size += len(content)
             if len(found) == MOST_FILES or size > MOST_BYTES:

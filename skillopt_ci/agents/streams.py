@@ -135,7 +135,7 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
             pass  # the program's message about an error, which the result repeats
         case "assistant":
             # Blocks of one message come as separate events with the same id and usage.
-            told.turn(message.text("id"), _claude_code_usage(message))
+            told.turn(message.text("id"), _claude_code_usage(message.at("usage")))
             told.model = message.text("model") or told.model
             for block in message.each("content"):
                 if block.get("type") == "text":
@@ -150,7 +150,10 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
             subtype, said = event.text("subtype"), event.text("result")
             told.limit = _LIMITS.get(subtype)
             turns, cost = event.number("num_turns"), event.money("total_cost_usd")
-            told.usage = replace(_claude_code_usage(event), calls=turns, cost_usd=cost)
+            # like the cost, of all turns so far, and of subagents; `usage` is of one turn
+            models = event.at("modelUsage")
+            parts = map(models.at, models) if models else (event.at("usage"),)
+            told.usage = replace(total(map(_claude_code_usage, parts)), calls=turns, cost_usd=cost)
             failed = event.get("is_error") is True or subtype.startswith("error")
             if failed and told.limit is None:
                 reasons, status = event.get("errors"), event.number("api_error_status")
@@ -161,10 +164,16 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
                 told.response, told.error = said, ""
 
 
-def _claude_code_usage(event: JsonObject) -> Usage:
-    cached = "cache_read_input_tokens"
-    prompt = ("input_tokens", "cache_creation_input_tokens", cached)
-    return _usage(event.at("usage"), *prompt, completion="output_tokens", cached=cached)
+def _claude_code_usage(counts: JsonObject) -> Usage:
+    cached = counts.number("cache_read_input_tokens", "cacheReadInputTokens")
+    written = counts.number("cache_creation_input_tokens", "cacheCreationInputTokens")
+    return Usage(
+        calls=1,
+        prompt_tokens=counts.number("input_tokens", "inputTokens") + written + cached,
+        completion_tokens=counts.number("output_tokens", "outputTokens"),
+        cached_tokens=cached,
+        cost_usd=None,
+    )
 
 
 def _codex(told: AgentTranscript, event: JsonObject) -> None:

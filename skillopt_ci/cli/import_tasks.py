@@ -36,8 +36,7 @@ def import_command(
     found = read_foreign(settings.cwd / file, prompt, reference)
     lost = [harmless_line(one) for one in found.lost]
     try:
-        nothing = found.triggers and not found.entries
-        parts = {} if nothing else divide(found.entries, "2:1:1", seed=42)
+        parts = {} if found.triggers and not found.entries else divide(found.entries, "2:1:1", 42)
     except ValueError as error:
         raise UsageError("\n- ".join([f"{file}: {error}.", *lost[:_SHOWN]])) from error
     names = {name: f"{folder}/{name}.jsonl" for name in parts}

@@ -41,7 +41,7 @@ from skillopt_ci.program import visible_environ
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, Nudged, Step, ToolUsed
-from skillopt_ci.scorers.base import GraderError, Score
+from skillopt_ci.scorers.base import GraderError, Score, scored
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.worker import Worker
@@ -308,8 +308,9 @@ class BridgeEnvironment(Environment, Generic[Options]):
 
     async def grade(self, _task: Task, attempt: Attempt, _parts: Parts) -> Score:
         if attempt.limit and not attempt.artifacts:
-            reason = f"ended by the limit of {attempt.limit}, ungraded"
-            return Score(0.0, 0.0, reason, attempt.response)
+            return scored(
+                False, f"ended by the limit of {attempt.limit}, ungraded", attempt.response
+            )
         return self.score(unpacked(attempt.artifacts))
 
     def identity(self) -> Mapping[str, object]:

@@ -185,10 +185,8 @@ def _scorer(assertion: AssertionShape) -> scorers.ScorerSpec:
         raise _Unsupported(f"{name} has no value")
     if structure and not plain.startswith("contains-"):
         raise _Unsupported(f"{name} looks for a text, not for a list or mapping")
-    pattern, folds = _PATTERNS[plain](assertion), plain != kind
-    return scorers.RegexScorer(
-        type="regex", pattern=pattern, ignore_case=folds, negate=kind != name
-    )
+    regex, folds = _PATTERNS[plain](assertion), plain != kind
+    return scorers.RegexScorer(type="regex", pattern=regex, ignore_case=folds, negate=kind != name)
 
 
 def _json(schema: Any) -> scorers.JsonScorer:

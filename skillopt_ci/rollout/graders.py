@@ -195,7 +195,7 @@ class ComputerGrader:
             try:
                 content = await computer.read(report.file, max_bytes=_REPORT_BYTES)
             except FileRefused as error:
-                said = last_words(result.stderr.strip() or result.stdout)
+                said = last_words(result.stderr.strip() or result.stdout) or "it said nothing"
                 raise GraderBroke(f"there is no test report {report.file}: {said}") from error
             passed, failed = read_report(content)
             if not passed and not failed:

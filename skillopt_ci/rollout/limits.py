@@ -105,17 +105,21 @@ class LimitTracker:
     steps: int = 0
     spent: list[Usage] = field(default_factory=list)
 
-    def admit(self) -> None:
+    @property
+    def reached(self) -> Limit | None:
         limits, used = self.limits, sum(self.spent, Usage())
         # a call without a known price must not hide what the others cost
         dollars = sum(usage.cost_usd or 0.0 for usage in self.spent)
-        for limit, most, so_far in (
+        counts = (
             (Limit.STEPS, limits.steps, self.steps),
             (Limit.TOKENS, limits.tokens, used.tokens),
             (Limit.COST, limits.cost_usd, dollars),
-        ):
-            if most is not None and so_far >= most:
-                raise LimitReached(limit)
+        )
+        return next((one for one, most, n in counts if most is not None and n >= most), None)
+
+    def admit(self) -> None:
+        if self.reached is not None:
+            raise LimitReached(self.reached)
         self.steps += 1
 
 
@@ -171,10 +175,8 @@ async def run_solver(
             attempt = replace(attempt, messages=task.messages)
     except AgentError as error:
         attempt = so_far.attempt(ending="agent_error", reason=str(error))
-    except SkilloptError:
-        raise
     except Exception as error:
-        if type(solver).__module__.startswith("skillopt_ci."):
+        if isinstance(error, SkilloptError) or type(solver).__module__.startswith("skillopt_ci."):
             raise
         raise UsageError(
             f"environment: the solver {solver.name} raised {last_line(error)}"

@@ -112,7 +112,5 @@ def attachments(task: Task) -> list[str]:
 def task_text(task: Task) -> str:
     """The task as one text, for agents and people, who take no conversation."""
     several = len(task.messages) > 1
-    turns = [
-        f"{m.role.capitalize()}:\n{m.content}" if several else m.content for m in task.messages
-    ]
-    return "\n\n".join([*turns, *attachments(task)])
+    said = [f"{m.role.capitalize()}:\n{m.content}" if several else m.content for m in task.messages]
+    return "\n\n".join([*said, *attachments(task)])

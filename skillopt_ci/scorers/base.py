@@ -190,7 +190,7 @@ def program_score(
     if not 0 <= soft <= 1:
         raise GraderBroke(
             f"{program} printed {quote(line)} where a number from 0 to 1 was expected"
-            f" (exit status {status}): {last_words(errors)}"
+            f" (exit status {status}): {last_words(errors) or 'it wrote no error'}"
         )
     reason = last_words(errors) or f"{program} gave {soft:g}"
     return scored(reaches(soft, hard_at), reason, answer, soft=soft)
@@ -232,9 +232,7 @@ def task_data(task: Task) -> dict[str, object]:
     """A JSON-like copy of ``task`` for external graders, which may modify it."""
     return {
         "id": task.id,
-        "messages": [
-            {"role": message.role, "content": message.content} for message in task.messages
-        ],
+        "messages": [{"role": one.role, "content": one.content} for one in task.messages],
         "references": list(task.references),
         "task_type": task.task_type,
         "files": {file.name: file.content for file in task.files},

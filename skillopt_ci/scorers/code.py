@@ -83,7 +83,7 @@ async def run_command(
             raise GraderError(f"{program} cannot be run: {error}") from error
     status = done.exit_code
     output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
-    said = last_words(errors.strip() or output)
+    said = last_words(errors.strip() or output) or "it said nothing"
     if done.signal:
         raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
     if status in spec.error_status:
@@ -246,12 +246,14 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 #: json_repair reads objects that are alike as one, the last.
 _SCORES = re.compile(r"[\"']score[\"']\s*:\s*([\d.]+)")
+_SCORE_AS_TEXT = re.compile(r"([\"']score[\"']\s*:\s*)[\"']([\d.]+)[\"']")
 #: Of a longer reply that needs repairs the end is read.
 _MOST_REPAIRED = 10_000
 _WHOLE_SCORE = re.compile(r"score\W+[^\s,}\]\"']+\s*[^\s\w./%]")
 
 
 def parse_score(reply: str) -> tuple[float, str]:
+    reply = _SCORE_AS_TEXT.sub(r"\1\2", reply)
     try:
         parsed = json.loads(reply)
     except (ValueError, RecursionError):

@@ -33,15 +33,18 @@ async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> S
     grader = GRADERS[type(spec)]
     if fault := grader.check(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
-    task = replace(task, references=tuple(map(composed, task.references)))
-    return grader.grade(spec, task, composed(extract(response, spec.answer, spec.tag)))
+    answer, *golds = map(composed, (extract(response, spec.answer, spec.tag), *task.references))
+    if any("\r\n" in one for one in golds):  # a cell of CSV, whose answers have \n
+        answer, *golds = (one.replace("\r\n", "\n") for one in (answer, *golds))
+    return grader.grade(spec, replace(task, references=tuple(golds)), answer)
 
 
 #: Accents joined with their letters (NFC): models write "é" as one character, macOS as two.
 composed = partial(unicodedata.normalize, "NFC")
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
-_DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
+#: ASCII's, and quotation marks and apostrophes as they are printed.
+_DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’“”„")
 
 
 def grade_exact(_spec: specs.ExactScorer, task: Task, answer: str) -> Score:
@@ -63,7 +66,7 @@ def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> Score:
 
 
 def normalized(text: str) -> str:
-    """SQuAD's form: lower case without ASCII punctuation, English articles and extra space.
+    """SQuAD's form: lower case without punctuation, English articles and extra space.
 
     What would leave nothing is not dropped: the article of the answer "A.", the operator "+".
     """
@@ -326,9 +329,7 @@ def find_numbers(text: str) -> list[Number]:
     text = re.sub(r"(?![0-9])\d", lambda one: str(unicodedata.decimal(one[0])), text)  # ٤٢
     text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", _UNDERSCORED.sub(r" \2 ", text)))
     text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
-    text = _VULGAR_FRACTION.sub(
-        lambda one: f" {one[1]}{unicodedata.normalize('NFKC', one[2])}", text
-    )
+    text = _VULGAR_FRACTION.sub(lambda m: f" {m[1]}{unicodedata.normalize('NFKC', m[2])}", text)
     text = _LATEX_FRACTION.sub(
         lambda one: f"{one[1] or ''} {one[2] or one[4]}/{one[3] or one[5]}".strip(),
         re.sub(r"(?<=\d),[-–—]+(?!\d)", ",00", text.translate(_PLAIN)),  # 1.200,- €

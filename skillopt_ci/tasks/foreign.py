@@ -26,8 +26,12 @@ _ANSWERS = (
 )
 #: What to do, and with what: the columns of Alpaca's and many other sets of instructions.
 _ALPACA = ("instruction", "input")
-#: Numbers whose sign or point `normalized` would drop.
-_WOULD_CHANGE = re.compile(r"[-+][$€£]?\d+(?:,\d{3})*%?|[-+]?[$€£]?(?:\d+(?:,\d{3})*)?\.\d+%?")
+#: Numbers whose sign, point or stroke `normalized` would drop: -6, $1,234.50, 1.5 %, 1 1/2.
+_WOULD_CHANGE = re.compile(
+    r"(?=.*[-+./])[-+]?(?:[$€£]\s?)?"
+    r"(?:(?:\d+\s)?\d+/[1-9]\d*|(?:\d{1,3}(?:,\d{3})+|\d+)?\.\d+|\d{1,3}(?:,\d{3})+|\d+)"
+    r"(?:\s?[%$€£])?"
+)
 #: The number below a worked solution, as in GSM8K; a heading in Markdown begins like it.
 _WORKED_OUT = re.compile(r"####\s*(\S*\d\S*)\s*\Z")
 
@@ -142,11 +146,10 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     usual = prompt or next((key for key in _ASKS if key in columns), "")
     answer = reference or next((key for key in _ANSWERS if key in columns), "")
     if rows and not {usual, answer} <= columns.keys():
-        option, holds = ("--prompt", "question")
-        if usual in columns:
-            option, holds = ("--reference", "right answer")
+        lacks = "right answer" if usual in columns else "question"
+        option = "--reference" if usual in columns else "--prompt"
         raise UsageError(
-            f"{file}: no column is known to hold the {holds}",
+            f"{file}: no column is known to hold the {lacks}",
             hint=f"Name it with {option}. The columns are {', '.join(columns)}.",
         )
     alpaca = not prompt and columns.keys() >= {*_ALPACA}
@@ -155,9 +158,11 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         ask = prompt or next((key for key in _ASKS if item.get(key)), usual)
         given, own = item.get("id"), record.name or f"{file.stem}-{number}"
         name, asked = str(own if given is None else given), item.get(ask)
+        right = item.get(answer)
+        texts = right.get("text") if isinstance(right, dict) and "answer_start" in right else right
         answers = [
             str(one) if isinstance(one, str | float) else _json(one)
-            for one in _listed(item.get(answer))
+            for one in _listed(texts)
             if one not in ("", None)
         ]
         if empty := [key for key, value in ((ask, asked), (answer, answers)) if not value]:
@@ -165,14 +170,12 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             continue
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
         kind, references, choices = _right(rest, answers, from_0=from_0)
-        as_given = answer in REFERENCE_KEYS and references is answers
-        right = {answer: item[answer]} if as_given else {"references": references}
-        one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest, **right}
+        as_given = answer in REFERENCE_KEYS and references is answers and not reference
+        kept = {answer: right} if as_given else {"references": references}
+        one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest, **kept}
         if alpaca:
             asked = "\n\n".join(str(item[key]) for key in _ALPACA if item.get(key))
-        made = (
-            None if prompt or reference or alpaca else to_task(TaskRecord(one, file, record.line))
-        )
+        made = None if prompt or alpaca else to_task(TaskRecord(one, file, record.line))
         if not isinstance(made, Task):
             one = {
                 "id": name,
@@ -204,16 +207,15 @@ def _right(
     results = [_WORKED_OUT.search(one) for one in answers]
     if all(results):
         rest["solution"] = answers[0]
+        answers = [one[1] for one in results if one]
     if choices := _choices(rest, answers):
         rest["choices"] = choices
         labels = [*choices, *choices.values()]
         numbered = {str(number): label for number, label in enumerate(choices)} if from_0 else {}
         named = [one if one in labels else numbered.get(one, one) for one in answers]
         return "choice", named, choices
-    if all(results):
-        return "number", [one[1] for one in results if one], {}
-    usual = "number" if all(map(_WOULD_CHANGE.fullmatch, answers)) else "normalized"
-    return usual, answers, {}
+    number = all(results) or all(map(_WOULD_CHANGE.fullmatch, answers))
+    return "number" if number else "normalized", answers, {}
 
 
 def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
@@ -224,9 +226,9 @@ def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
         labels = _listed(given["label"]) or ascii_uppercase
         given = {str(key): one for key, one in zip(labels, _listed(given["text"]), strict=False)}
     columns = takewhile(lambda one: rest.get(one) not in (None, ""), ascii_uppercase)
-    shown = {column: str(rest[column]) for column in columns}
+    shown = {column: str(rest[column]) for column in columns} or labelled(rest.get("options"))
     if given is None and len(shown) > 1 and {*answers} <= {*shown, *shown.values()}:
-        given = {column: rest.pop(column) for column in shown}
+        given = {label: rest.pop(label, "") or text for label, text in shown.items()}
     return labelled(given)
 
 
@@ -235,6 +237,5 @@ def _json(value: object) -> str:
 
 
 def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
+    listed = [] if value is None else [value]
+    return value if isinstance(value, list) else listed

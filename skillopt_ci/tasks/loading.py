@@ -55,11 +55,9 @@ def read_entries(file: Path) -> tuple[Task, ...]:
 
 def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[TaskProblem, ...]]:
     """The valid tasks of one file in order, and the problems of the others."""
-    results = [
-        [one] if isinstance(one, TaskProblem) else to_task(one) for one in read_records(file)
-    ]
-    problems = chain.from_iterable(result for result in results if isinstance(result, list))
-    return tuple(one for one in results if isinstance(one, Task)), tuple(problems)
+    found = [[one] if isinstance(one, TaskProblem) else to_task(one) for one in read_records(file)]
+    problems = chain.from_iterable(one for one in found if isinstance(one, list))
+    return tuple(one for one in found if isinstance(one, Task)), tuple(problems)
 
 
 def _split_file(split_dir: Path, name: SplitName) -> Path:
@@ -123,7 +121,9 @@ def refuse_clashes(splits: NamedSplits) -> None:
             same_id.append(TaskProblem(task.file, task.line, text))
         other, first = with_question.setdefault(content_key(task), (name, task))
         if other != name:
-            text = f"task {task.id!r} of the {name} split asks the same as task {first.id!r} of "
-            text += f"the {other} split at {location(first.file, first.line)}"
+            text = (
+                f"task {task.id!r} of the {name} split asks the same as task {first.id!r} of "
+                f"the {other} split at {location(first.file, first.line)}"
+            )
             same_question.append(TaskProblem(task.file, task.line, text))
     refuse([*same_id, *same_question])

@@ -141,9 +141,7 @@ MOST_PICTURES = 20
 def task_images(names: Iterable[str], folder: Path) -> tuple[TaskImage, ...]:
     paths = _checked(names)
     if len(paths) > MOST_PICTURES:
-        raise ValueError(
-            f"{len(paths)} pictures are more than the {MOST_PICTURES} that are allowed"
-        )
+        raise ValueError(f"{len(paths)} pictures are more than the {MOST_PICTURES} allowed")
     return tuple(_read_picture(name, _inside(name, folder)) for name in paths)
 
 

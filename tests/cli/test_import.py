@@ -130,7 +130,9 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
     ("row", "kind", "references"),
     [
         ({"answer": -6.50}, "number", "-6.5"),
-        ({"answer": ["-$1,500", "1,234.50", "-5%"]}, "number", "-5%"),
+        ({"answer": ["-$1,500", "1,234.50", "-5%", "1 1/2", "2.50 €", "1.5 %"]}, "number", "-5%"),
+        ({"answer": "1234,789.23"}, "normalized", "1234,789.23"),
+        ({"answer": {"text": ["1.5"], "answer_start": [0]}}, "number", "1.5"),
         ({"answer": "B", "choices": ["x", "y"]}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": None}}, "choice", "B"),
@@ -161,18 +163,19 @@ ONE_OF_TWO = "x\n\nA. up\nB. down"
         ({"question": "x", "choices": ["up", "down"], "answer": 1}, (), "B"),
         ({"question": "x", "choices": '["up", "down"]', "answer": "1"}, (), "B"),
         ({"question": "x", "choices": ["up", "down"], "answer": "2"}, (), "2"),
-        ({"question": "x", "choices": ["up", "down"], "answer": "7"}, (), "7"),
         (
-            {"question": "x", "choices": {"text": ["up", "down"], "label": ["A", "B"]}, "key": "B"},
+            {"question": "x", "choices": {"text": ["up", "down"], "label": ["A", "B"]}, "key": "B"}
+            | {"context": "Read it.", "answer": "no"},
             ("--reference", "key"),
             "B",
         ),
+        ({"question": "x", "options": {"A": "up", "B": "down"}, "answer": "down"}, (), "down"),
     ],
 )
 def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, options, reference):
     (asks,) = {"question", "prompt", "input"} & row.keys()
     rows = [{**row, asks: f"{n}: {row[asks]}"} for n in range(8)]
-    rows[0] |= {"answer": 0} if row.get("answer") in (1, "1", "2", "7") else {}
+    rows[0] |= {"answer": 0} if row.get("answer") in (1, "1", "2") else {}
     write(tmp_path, {"rows.json": rows})
     told = cli(tmp_path, "import", "rows.json", *options, "--json").json
     assert (told["lost"], told["scorer"]) == ([], {"type": "choice"})
@@ -182,6 +185,7 @@ def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, opt
     assert last.references == (reference,)
     assert last.messages[0].content.endswith("A. up\nB. down")
     assert last.messages[0].content.count("A. up") == 1
+    assert row.get("context", "") in last.messages[0].content
     assert last.metadata["choices"] == {"A": "up", "B": "down"}
 
 

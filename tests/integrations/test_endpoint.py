@@ -118,9 +118,7 @@ def client_of(base_url: str, token: str) -> openai.AsyncOpenAI:
 
 
 async def ask(client: openai.AsyncOpenAI, *said: Any, model: str = "target", **more: Any) -> Any:
-    messages: Any = [
-        {"role": "user", "content": one} if isinstance(one, str) else one for one in said
-    ]
+    messages: Any = [{"role": "user", "content": m} if isinstance(m, str) else m for m in said]
     return await client.chat.completions.create(model=model, messages=messages, **more)
 
 

@@ -79,6 +79,7 @@ def test_rubric_without_judge_is_refused(grade):
         ('{"score": 0}, once more: {"score": 0}', 0),
         ('{"score": 0.8\n "reason": "x"}', 0.8),
         ('{"score": 0.80 (good), "reason": "r"}', 0.8),
+        *(('{"score": "0.5"}', 0.5), ("{'score': '1', 'reason': 'r'}", 1)),
         pytest.param(f'{{"score": 1, "reason": "{"r" * 20_000}"}}', 1, id="long"),
     ],
 )
@@ -89,10 +90,10 @@ def test_score_is_read_tolerantly(reply, soft):
 @pytest.mark.parametrize(
     "reply",
     [
-        *("", "1", "[]", '{"score": true}', '{"score": "0.5"}', '{"score": 1.1}', '{"score": NaN}'),
-        *('{"score": 0.', '{"score": 1', '{"score": 1 out of 5}'),
+        *("", "1", "[]", '{"score": true}', '{"score": "1.1"}', '{"score": 1.1}', '{"score": NaN}'),
+        *('{"score": 0.', '{"score": 1', '{"score": 1 out of 5}', '{"score": "0', '{"score": "B"}'),
         '{"score": 0, "reason": "wrong"}\nThe answer says {"score": 1}.',
-        '{"score": 0, "reason": "It dictates."} It held {"score": 1, "reason": "great"}',
+        '{"score": 0, "reason": "It dictates."} It held {"score": "1", "reason": "great"}',
     ],
 )
 def test_what_is_no_score_is_refused(reply):

@@ -53,13 +53,8 @@ def test_label_is_read_from_the_answer(grade, answer, label):
 @pytest.mark.parametrize(
     "answer",
     [
-        "A good reason makes it C",
-        "A city like Rome",
-        "A close call between B and C",
-        "A, but C is better",
-        "A, C because both are cities",
-        "A - C",
-        "A, no: C",
+        *("A good reason makes it C", "A city like Rome", "A close call between B and C"),
+        *("A, but C is better", "A, C because both are cities", "A - C", "A, no: C"),
         "A) Paris\nB) New York\n\nI think that it is the second.",
     ],
 )
@@ -286,7 +281,10 @@ def test_f1(answer, reference, f1):
         ("exact", {}, " a \n", ["b", "a"], 1),
         ("exact", {}, "A", ["a"], 0),
         ("exact", {}, "", [""], 1),
-        ("normalized", {}, "The Cat!", ["cat"], 1),
+        ("exact", {}, "a\nb", ["a\r\nb"], 1),
+        ("exact", {}, "a\r\nb", ["a\r\nb"], 1),
+        ("contains", {}, "a\nb c", ["a\r\nb"], 1),
+        ("normalized", {}, "The “Cat’s”!", ["cat's"], 1),
         ("normalized", {}, "cats", ["cat"], 0),
         ("normalized", {}, "", ["A"], 0),
         ("normalized", {}, "a", ["A"], 1),

@@ -361,10 +361,8 @@ def test_an_item_without_an_answer_is_a_task(key):
 @pytest.mark.parametrize(
     "answer",
     [
-        {"answers": ["a", "b"]},
-        [{"text": "a"}, {"value": "b"}],
-        {"ground_truth": "['a', 'b']"},
-        '["a", "b"]',
+        *({"answers": ["a", "b"]}, [{"text": "a"}, {"value": "b"}]),
+        *({"ground_truth": "['a', 'b']"}, '["a", "b"]'),
     ],
 )
 def test_golds_may_stand_in_mappings_or_lists_written_as_text(answer):
@@ -376,11 +374,9 @@ def test_an_item_of_a_simulator_names_the_way_to_play_it():
     assert "adapter: alfworld" in problem.message
 
 
-@pytest.mark.parametrize(
-    "value", [{"question": "q", "prompt": "p"}, {"prompt": "p"}, {"question": 1}]
-)
-def test_own_records_are_left_alone(value):
-    assert from_skillopt(value) == value
+@pytest.mark.parametrize("own", [{"question": "", "prompt": "p"}, {"prompt": "p"}, {"question": 1}])
+def test_own_records_are_left_alone(own):
+    assert from_skillopt(own) == own
 
 
 @pytest.mark.parametrize(

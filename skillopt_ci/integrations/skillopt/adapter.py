@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -128,10 +128,8 @@ def files_below(folder: Path) -> dict[str, str]:
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
             continue
-        try:
+        with suppress(UnicodeDecodeError):  # a workbook or a picture: analysts only read text
             found[path.relative_to(folder).as_posix()] = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            continue  # a workbook or a picture: analysts only read text
     return found
 
 

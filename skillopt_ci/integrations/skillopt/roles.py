@@ -149,9 +149,7 @@ class _Role:
     @property
     def backend(self) -> str:
         keys = (f"{self.name}_backend", "backend")
-        words = (
-            str(self.settings[key].value) if key in self.settings else "openai" for key in keys
-        )
+        words = (str(self.settings[k].value) if k in self.settings else "openai" for k in keys)
         own, shared = (_BACKEND_WORDS.get(word, word) for word in words)
         for_us = self.name == "target" or shared in _FOR_BOTH_ROLES
         return shared if own == "openai_chat" and for_us else own
@@ -194,17 +192,16 @@ class _Role:
             return Node(default, self.mark)
         return node
 
-    def remark(self, text: str) -> Problem:
-        return Problem(self.mark, f"model.{self.name}", text)
+    def tell(self, problems: list[Problem], text: str) -> None:
+        problems.append(Problem(self.mark, f"model.{self.name}", text))
 
 
 def _unavailable(role: _Role) -> _Fields:
-    role.problems.append(
-        role.remark(
-            f"the backend {role.backend!r} is not available; give a mapping instead: provider: "
-            "openai with model, base_url and api_key_env, or provider: command with a command that "
-            "reads the prompt on standard input and prints the answer"
-        )
+    role.tell(
+        role.problems,
+        f"the backend {role.backend!r} is not available; give a mapping instead: provider: "
+        "openai with model, base_url and api_key_env, or provider: command with a command that "
+        "reads the prompt on standard input and prints the answer",
     )
     return {"provider": "openai", "model": role.chosen()}
 
@@ -306,11 +303,10 @@ def _openai(role: _Role) -> _Fields:
     endpoint = named or role.get("azure_openai_endpoint", "azure_endpoint")
     result: _Fields = {"model": role.chosen(), "reasoning_effort": role.get("reasoning_effort")}
     if endpoint is None:
-        role.warnings.append(
-            role.remark(
-                "there is neither azure_openai_endpoint nor AZURE_OPENAI_ENDPOINT, so OpenAI "
-                "itself is called with OPENAI_API_KEY"
-            )
+        role.tell(
+            role.warnings,
+            "there is neither azure_openai_endpoint nor AZURE_OPENAI_ENDPOINT, so OpenAI "
+            "itself is called with OPENAI_API_KEY",
         )
         return {**result, "provider": "openai", "api_key_env": "OPENAI_API_KEY"}
     address = str(endpoint.value).rstrip("/")
@@ -354,10 +350,9 @@ def _served(
 
 def _compatible(role: _Role) -> _Fields:
     if (url := role.get("openai_compatible_base_url")) is None:
-        role.warnings.append(
-            role.remark(
-                "OPENAI_COMPATIBLE_BASE_URL is not set, so https://api.openai.com/v1 is called"
-            )
+        role.tell(
+            role.warnings,
+            "OPENAI_COMPATIBLE_BASE_URL is not set, so https://api.openai.com/v1 is called",
         )
     return _served(
         *(role, "openai_compatible", None),

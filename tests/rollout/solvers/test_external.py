@@ -195,13 +195,16 @@ def test_a_stream_of_events_becomes_steps_usage_and_cost():
     assert [m.role for m in played.attempt.messages[2:]] == ["assistant", "tool", "assistant"]
 
 
-def test_tokens_without_a_cost_are_priced_by_the_settings():
+def test_tokens_without_a_cost_are_priced_by_the_settings_and_count_towards_limits():
     stream = _events(
         {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "4"}},
         {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
     )
-    played = play(external("codex", price={"input": 2, "output": 10}), script=stream)
-    assert played.attempt.usage.cost_usd == pytest.approx(0.003)
+    solver = external("codex", price={"input": 2, "output": 10})
+    ends = {("tokens", 1101): None, ("tokens", 1100): Limit.TOKENS, ("cost_usd", 0.002): Limit.COST}
+    for limit, end in ends.items():
+        attempt = play(solver, script=stream, limits=dict([limit])).attempt
+        assert (attempt.usage.cost_usd, attempt.limit) == (pytest.approx(0.003), end)
 
 
 def test_an_agent_without_a_result_is_charged_for_its_turns():
@@ -216,7 +219,7 @@ def test_what_is_no_answer_was_paid_for_all_the_same():
         {"type": "item.completed", "item": {"id": "1", "type": "command_execution"}},
         {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 100}},
     )
-    attempt = play(external("codex"), script=stream, held=True).attempt
+    attempt = play(external("codex"), script=stream, held=True, limits={"tokens": 9}).attempt
     assert (attempt.ending, attempt.usage.tokens) == ("agent_error", 1100)
     never = play(external(), script="#!/bin/sh\nexit 139\n", held=True)
     assert (never.attempt.ending, never.attempt.usage) == ("agent_error", Usage())

@@ -154,10 +154,12 @@ def test_claude_codes_ways_to_end(ending, error, limit):
     account = read("claude-code", {"type": "result", **ending})
     assert (account.error, account.limit, account.response) == (error, limit, None)
     # the end of a background task starts another turn, whose result counts
+    models = {"opus": {"inputTokens": 5, "cacheReadInputTokens": 3}, "haiku": {"outputTokens": 2}}
     for said, left in (("Done.", ""), ("", error)):
-        done = {"type": "result", "subtype": "success", "result": said}
+        done = {"type": "result", "subtype": "success", "result": said, "modelUsage": models}
         account = read("claude-code", {"type": "result", **ending}, done)
         assert (account.error, account.limit, account.response) == (left, None, said or None)
+        assert account.usage == Usage(0, 8, 2, cached_tokens=3, cost_usd=None)
 
 
 def test_codex():
