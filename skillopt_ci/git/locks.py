@@ -91,8 +91,7 @@ def clear_stale_locks(
         if waiting and waited >= 2 * STALE_SECONDS:
             raise RepositoryError(
                 f"{worker or 'another git'} is at work and may hold {waiting[0]}",
-                hint="Wait for it to end, or end it, and run again: a lock that is left behind is "
-                "removed then.",
+                hint="Wait for it to end, or end it, and run again: a lock left behind is removed.",
             )
         if waiting and waited >= 1 and not told:
             told = True
