@@ -40,7 +40,7 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
     except OSError as error:
         raise RepositoryError(
             f"cannot write {file}: {error.strerror}",
-            hint=f"Training writes to {common_dir}: run as a user who may, on a disk with room.",
+            hint=f"Training needs a user who may write to {common_dir}, and room and flock there.",
         ) from error
     with held:
         yield
