@@ -43,7 +43,7 @@ class SkilloptError(Exception):
 
 
 class UsageError(SkilloptError):
-    """Wrong command line, or a request that cannot work."""
+    """Wrong command line, or a request that cannot work, as on a disk that is already full."""
 
     exit_code = ExitCode.USAGE
 
@@ -99,7 +99,7 @@ class BudgetExhausted(SkilloptError):
 
 
 class InfrastructureError(SkilloptError):
-    """A server, the network or the remote failed; never scored as the model's failure."""
+    """A server, the network, the remote or a disk failed; never scored as the model's failure."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 

@@ -40,7 +40,7 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
     except OSError as error:
         raise RepositoryError(
             f"cannot write {file}: {error.strerror}",
-            hint=f"Training writes to {common_dir}: run as a user who may, on a disk with room.",
+            hint=f"Training needs a user who may write to {common_dir}, and room and flock there.",
         ) from error
     with held:
         yield
@@ -91,8 +91,7 @@ def clear_stale_locks(
         if waiting and waited >= 2 * STALE_SECONDS:
             raise RepositoryError(
                 f"{worker or 'another git'} is at work and may hold {waiting[0]}",
-                hint="Wait for it to end, or end it, and run again: a lock that is left behind is "
-                "removed then.",
+                hint="Wait for it to end, or end it, and run again: a lock left behind is removed.",
             )
         if waiting and waited >= 1 and not told:
             told = True

@@ -1,8 +1,7 @@
 """Run git: one process per command, or one that keeps running and answers many requests.
 
-GitPython finds the repository (:func:`skillopt_ci.git.refs.find`). It cannot run git for us: it
-only adds environment variables and never removes those that hooks set, and its object database
-does not support SHA-256 or sync its writes to disk.
+GitPython only finds the repository (:func:`skillopt_ci.git.refs.find`). It never removes variables
+that hooks set, and its object database does not support SHA-256 or sync its writes to disk.
 """
 
 import os
@@ -46,6 +45,8 @@ _SETTINGS = (
     "core.fsmonitor=false",
     "core.untrackedCache=false",
     "gc.auto=0",
+    "http.lowSpeedLimit=1",  # a remote that sends nothing for ten minutes has stalled
+    "http.lowSpeedTime=600",
     "i18n.commitEncoding=UTF-8",
     "i18n.logOutputEncoding=UTF-8",
     "maintenance.auto=false",

@@ -92,9 +92,9 @@ _FAILURES: tuple[_Cause, ...] = (
         "Set GIT_SSL_CAINFO (or git's http.sslCAInfo) to a file with your certificate authority.",
     ),
     _Cause(
-        r"could not resolve|failed to connect|couldn't connect|operation timed out|unreachable"
-        r"|connection (refused|timed out|reset|closed)|no route to host|unexpected disconnect"
-        r"|early eof|hung up unexpectedly|error: 5\d\d|\bssl\b|\btls\b|certificate",
+        r"could not resolve|failed to connect|couldn't connect|timed out|too slow|unreachable"
+        r"|connection (refused|reset|closed)|no route to host|unexpected disconnect|early eof"
+        r"|hung up unexpectedly|expected (flush|'pack)|error: 5\d\d|\bssl\b|\btls\b|certificate",
         "the network or the server failed",
         "Nothing is lost: run again once it can be reached.",
     ),

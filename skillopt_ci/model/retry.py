@@ -133,10 +133,10 @@ _LONGEST_RETRY_AFTER = 120.0
 _FIRST_CONTACT = 5.0
 
 
-def backoff(try_number: int, retry_after: float | None, draw: Callable[[], float]) -> float:
-    """Seconds of backoff: exponential in the try (from 1), with full jitter to spread calls."""
+def backoff(number: int, retry_after: float | None, draw: Callable[[], float]) -> float:
+    """Seconds of backoff: exponential in the try's number; half is drawn, to spread calls."""
     if retry_after is None:
-        return draw() * min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(try_number - 1, 16))
+        return (1 + draw()) / 2 * min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(number - 1, 16))
     return min(_LONGEST_RETRY_AFTER, retry_after) + draw() * _FIRST_BACKOFF
 
 

@@ -75,7 +75,8 @@ def test_setting_is_asked_for_once(repository):
     assert Git(repository).remember("config", "demo.key").text == "x"
 
 
-def test_git_speaks_english_to_us(tmp_path, monkeypatch):
+def test_git_speaks_english_to_us_and_gives_up_a_remote_that_stalls(tmp_path, monkeypatch):
+    assert Git(tmp_path).run("config", "http.lowSpeedTime").text == "600"
     monkeypatch.setenv("LANGUAGE", "de")
     assert Git(tmp_path).run("-c", "alias.said=!echo $LANGUAGE $LC_ALL", "said").text == "C C"
 

@@ -45,13 +45,6 @@ def test_lease_that_failed_is_a_race(reason):
     assert isinstance(remote.push_error("origin", Exited(1, lines.encode(), "")), LostRace)
 
 
-def test_a_hook_refuses_in_other_words_since_git_2_54():
-    words = "fatal: in 'preparing' phase, update aborted by the reference-transaction hook"
-    refused = remote.push_error("origin", Exited(1, b"", words))
-    assert isinstance(refused, PushRefused)
-    assert "hook, here or on the server" in str(refused)
-
-
 #: What another push does between this one's look at the refs and its transaction; a hook of the
 #: server stands at that point.
 MEANWHILE = {
@@ -157,6 +150,12 @@ def test_words_of_a_hook_are_not_taken_for_a_network_failure():
     line = b"!\tabc:refs/heads/x\t[remote rejected] (pre-receive hook declined)\n"
     error = remote.push_error("origin", Exited(1, line, "remote: connection refused by policy"))
     assert "a hook on the server declined it" in error.message
+    since_git_2_54 = "fatal: in 'preparing' phase, update aborted by the reference-transaction hook"
+    refused = remote.push_error("origin", Exited(1, b"", since_git_2_54))
+    assert isinstance(refused, PushRefused)
+    assert "hook, here or on the server" in str(refused)
+    for words in ("fatal: expected flush after ref listing", "curl 28 Operation too slow. Less"):
+        assert "the network or" in remote.fetch_error("origin", Exited(1, b"", words)).message
     error = remote.fetch_error("origin", Exited(128, b"", "fatal: the moon is full"))
     assert isinstance(error, InfrastructureError)
     for words in ("ref r failed: reference already exists", "cannot lock ref 'r': denied"):

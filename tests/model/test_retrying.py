@@ -43,7 +43,7 @@ def test_a_failure_that_passes_is_tried_again_when_the_server_wishes(scripted, a
     naps = Naps()
     inner = scripted(TransientFailure("503"), TransientFailure("503"), reply("at last"))
     assert asyncio.run(client(inner, naps).complete(ask())).text == "at last"
-    assert naps.seconds == [0.5, 1.0]
+    assert naps.seconds == [0.75, 1.5]
     naps, inner = Naps(), scripted(TransientFailure("429", retry_after=30), reply())
     asyncio.run(client(inner, naps).complete(ask()))
     assert naps.seconds == [30.5]
@@ -131,8 +131,8 @@ def test_a_call_that_backs_off_leaves_its_slot_to_others(scripted, ask, reply):
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1e9), st.floats(0, 1, exclude_max=True))
-def test_full_jitter_doubles_up_to_a_minute_and_a_wish_is_kept_up_to_two(n, wish, draw):
-    assert 0 <= retry.backoff(n, None, lambda: draw) <= min(60.0, 2.0 ** min(n - 1, 10))
+def test_half_a_pause_is_drawn_and_it_doubles_up_to_a_minute_and_a_wish_is_kept(n, wish, draw):
+    assert 0.5 <= retry.backoff(n, None, lambda: draw) / min(60.0, 2.0 ** min(n - 1, 10)) <= 1
     assert min(wish, 120) <= retry.backoff(1, wish, lambda: draw) <= 121
 
 
