@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from glob import glob
@@ -16,7 +16,7 @@ from skillopt_ci.action.outputs import JobLog, Level, Outputs, Printed
 from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.main import Failure, describe, invoke
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.config.loading import Loaded
+from skillopt_ci.config.loading import Loaded, run_names
 from skillopt_ci.errors import ExitCode, LocatedError, SkilloptError, UsageError
 from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import RedactedStream, Redactor
@@ -67,13 +67,16 @@ class Job:
 
     @property
     def run(self) -> str:
-        # empty if the job does not name it and the configuration has errors
+        # empty if the configuration has errors and the job names none of its runs
+        with suppress(SkilloptError):
+            if not self.configured and self.inputs.run not in run_names(self.settings.config_file):
+                return ""
         return self.inputs.run if self.configured is None else self.configured.config.run
 
     @property
     def page(self) -> Path:
         """The report's path; the artifact is called like the file, so each run has its own."""
-        run = self.run if self.inputs.run or self.inputs.config != Inputs().config else ""
+        run = self.inputs.run or (self.run if self.inputs.config != Inputs().config else "")
         return self.keep / f"skillopt-report{run and '-'}{run}.html"
 
     @property

@@ -123,12 +123,10 @@ def _of_comment(job: Job, actor: str, said: Request) -> Facts:
     # People's branches may begin like ours.
     if run != pull.head.ref and marker(run, "pull-request") in (pull.body or "") and not ours:
         return Facts(actor_may_write=True, of_other_run=True)
-    then = None
-    if said.request in ("eval", "apply"):
-        then = pull_requests.head_before(job.client, pull, said.created_at)
+    asked = said.request in ("eval", "apply")
     return Facts(
         actor_may_write=True,
-        head_then=then,
+        head_then=pull_requests.head_before(job.client, pull, said.created_at) if asked else None,
         into_default=pull.base.ref == pull.base.repo.default_branch,
         notes_read=ours and not pull_requests.is_from_fork(pull),
     )
