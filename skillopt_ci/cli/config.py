@@ -77,7 +77,7 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     files = sorted({name for name in listed.split("\0") if name and (top / name).is_file()})
     for config in filter(_CONFIG.fullmatch, files):
         own: tuple[str | None, ...] = (None,)
-        with suppress(SkilloptError):  # which to read it raises again
+        with suppress(SkilloptError):  # _read_run raises it again
             own = run_names(top / config, start)
         for name in own:
             try:
@@ -85,13 +85,12 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
             except SkilloptError as error:
                 wrong.append(str(error))
     configs = grouped((run.run.casefold(), f"{run.run} ({run.config})") for run in runs)
-    names = grouped((run.skill, run.run) for run in runs)
+    names = grouped(dict.fromkeys((run.skill, run.run) for run in runs))
     # two runs of one name share a branch, and two of one skill undo each other's work
     alike = [", ".join(found) for found in configs.values() if len(found) > 1]
     wrong += [f"several runs have the same name, ignoring case: {found}" for found in alike]
-    for skill, found in names.items():
-        if len(set(found)) > 1:
-            wrong.append(f"several runs train {skill}: {', '.join(dict.fromkeys(found))}")
+    shared = {skill: ", ".join(found) for skill, found in names.items() if len(found) > 1}
+    wrong += [f"several runs train {skill}: {found}" for skill, found in shared.items()]
     there = list[FoundDocument]()
     for path in dict.fromkeys((*filter(reader_of, files), *names)):
         real = os.path.realpath(top / path)  # often CLAUDE.md is a link to AGENTS.md
@@ -100,7 +99,7 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
         with suppress(OSError):
             words = word_count(read_text(top / path))
         there.append(FoundDocument(path, reader_of(path), words, trained))
-    # several configurations may have a base, and several runs of one what is wrong in it
+    # an error in a base, or above `runs:`, is found once for every run that it affects
     return there, runs, [*dict.fromkeys(wrong)]
 
 

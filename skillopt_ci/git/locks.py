@@ -40,7 +40,7 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
     except OSError as error:
         raise RepositoryError(
             f"cannot write {file}: {error.strerror}",
-            hint=f"Training needs a user who may write to {common_dir}, and room and flock there.",
+            hint=f"Training needs write permission, free space and flock in {common_dir}.",
         ) from error
     with held:
         yield
