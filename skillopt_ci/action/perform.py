@@ -56,6 +56,9 @@ def perform(job: Job, activity: Activity) -> JobOutcome:
     found = meaning(outcome.exit_code)
     if found.job_fails or not outcome.outputs.result:
         outcome = replace(outcome, outputs=replace(outcome.outputs, result=found.result))
+    if comment is not None and outcome.outputs.result == "done" and not isinstance(activity, Reply):
+        # an earlier attempt of this job may have answered that it failed
+        outcome = _answer(job, comment, outcome.ending or "**Done.**", outcome, new=False)
     if not isinstance(activity, Nothing):
         _react(job, comment, "rocket" if outcome.outputs.result == "done" else "confused")
     for note in outcome.notes:
@@ -85,7 +88,9 @@ def _react(job: Job, comment: Request | None, reaction: Reaction) -> None:
             react(job.client, comment.id, reaction)
 
 
-def _answer(job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "") -> JobOutcome:
+def _answer(
+    job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "", *, new: bool = True
+) -> JobOutcome:
     # each run posts its own answer, unless ``by`` marks one that is the same for all runs
     named = f"Run {code(job.inputs.run)}:" if job.inputs.run and not by else ""
     if meaning(outcome.exit_code).job_fails:
@@ -94,7 +99,7 @@ def _answer(job: Job, comment: Request, text: str, outcome: JobOutcome, by: str 
     with noting(notes := list(outcome.notes)):
         if job.client is not None:
             first = marker(by or job.run or "answer", str(comment.id))
-            keep_comment(job.client, comment.number, join(first, named, text))
+            keep_comment(job.client, comment.number, join(first, named, text), new=new)
     return replace(outcome, notes=tuple(notes))
 
 
@@ -114,7 +119,8 @@ def _reply(job: Job, asked: Reply) -> JobOutcome:
     except InfrastructureError:
         raise  # it may work when tried again
     except SkilloptError as error:
-        text = inline(job.redact(f"Nothing was done: {error.sentences}"), 1_000)
+        lines = job.redact(f"Nothing was done: {error}")[:2_000].splitlines()
+        text = "<br>\n".join(inline(line, 2_000) for line in lines)
         return _answer(job, comment, text, _skipped(job, job.redact(error.sentences)))
     outcome = JobOutcome(Outputs(result="done", page=page), f"{text}\n", notes=notes)
     return _answer(job, comment, text, outcome)

@@ -224,7 +224,7 @@ def print_rows(settings: Globals, title: str, rows: Sequence[tuple[str, str]]) -
 def print_table(
     settings: Globals,
     headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    rows: Iterable[Sequence[object]],
     title: str = "",
     dispensable: Sequence[str] = (),
 ) -> None:
@@ -232,7 +232,7 @@ def print_table(
 
     Where that is too little, columns with ``dispensable`` headings go, the first of them first.
     """
-    cells = [[harmless(cell) for cell in row] for row in (headings, *rows)]
+    cells = [[harmless(str(cell)) for cell in row] for row in (headings, *rows)]
     width = build_console(settings.people, settings.environ).width
     for spare in (*dispensable, ""):
         *leading, last = (max(map(cell_len, column)) for column in zip(*cells, strict=True))

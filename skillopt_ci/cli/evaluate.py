@@ -214,12 +214,11 @@ def trace_command(
 ) -> None:
     """Show the latest attempt at TASK, step by step, as recorded on this machine."""
     loaded = load_configured(settings)
-    run, git = loaded.config.run, loaded.config.git
-    ledger = Ledger.open(loaded.root, run, git)
+    ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     found = None
-    stages: dict[str, dict[str, None]] = {}  # of each task
-    for trace in attempt_traces(read_events(events_path(ledger, run))):
-        stages.setdefault(trace.task, {})[trace.stage] = None
+    seen: dict[str, dict[str, None]] = {}  # the attempts at each task
+    for trace in attempt_traces(read_events(events_path(ledger, ledger.run))):
+        seen.setdefault(trace.task, {})[f"{trace.attempt} ({trace.stage})"] = None
         if (
             trace.task == task
             and attempt in (None, trace.attempt)
@@ -227,14 +226,14 @@ def trace_command(
             and trace.skill_sha256.startswith(skill or "")
         ):
             found = trace
-    if not stages:
+    if not seen:
         raise UsageError(
-            f"Nothing is recorded of run '{run}' on this machine.",
+            f"Nothing is recorded of run '{ledger.run}' on this machine.",
             hint="Attempts are recorded where they are made, unless `rollout.events` is false.",
         )
     if found is None:
-        others = nearest(task, stages) or f"Recorded are {names_text(sorted(stages))}."
-        meant = f"Recorded stages: {names_text([*stages[task]])}." if task in stages else others
+        others = nearest(task, seen) or f"Recorded are {names_text(sorted(seen))}."
+        meant = f"Recorded attempts: {names_text([*seen[task]])}." if task in seen else others
         raise UsageError(f"No such attempt at task {task!r} is recorded. {meant}")
     if settings.json:
         print_json(list(found.events))

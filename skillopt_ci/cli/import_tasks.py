@@ -20,12 +20,12 @@ _SHOWN = 10
 
 @command()
 @click.argument("file", type=FILE)
-@click.option("--to", "folder", type=FILE, default="tasks", help="Folder for the task files.")
-@click.option("--prompt", default="", metavar="COLUMN", help="Column with the question.")
-@click.option("--reference", default="", metavar="COLUMN", help="Column with the right answer.")
+@click.option("--to", type=FILE, default="tasks", help="Folder for the task files.")
+@click.option("--prompt", metavar="COLUMN", help="Column with the question.")
+@click.option("--reference", metavar="COLUMN", help="Column with the right answer.")
 @click.option("--force", is_flag=True, help="Overwrite existing task files.")
 def import_command(
-    settings: Globals, file: Path, folder: Path, prompt: str, reference: str, force: bool
+    settings: Globals, file: Path, to: Path, prompt: str | None, reference: str | None, force: bool
 ) -> None:
     """Convert FILE to task files, and report what could not be converted.
 
@@ -33,16 +33,16 @@ def import_command(
     of OpenAI Evals. Half of the tasks are for training, a quarter each for selection and test;
     the division is reproducible. Duplicate tasks are left out.
     """
-    found = read_foreign(settings.cwd / file, prompt, reference)
+    found = read_foreign(settings.cwd / file, prompt or "", reference or "")
     lost = [harmless_line(one) for one in found.lost]
     try:
         parts = {} if found.triggers and not found.entries else divide(found.entries, "2:1:1", 42)
     except ValueError as error:
         raise UsageError("\n- ".join([f"{file}: {error}.", *lost[:_SHOWN]])) from error
-    names = {name: f"{folder}/{name}.jsonl" for name in parts}
+    names = {name: f"{to}/{name}.jsonl" for name in parts}
     files: dict[str, Sequence[object]] = {names[name]: part for name, part in parts.items()}
     if found.triggers:
-        files[f"{folder}/trigger.jsonl"] = found.triggers
+        files[f"{to}/trigger.jsonl"] = found.triggers
     taken = [name for name in files if (settings.cwd / name).exists()]
     if taken and not force:
         raise UsageError(f"{taken[0]} exists.", hint="Choose another folder (--to), or --force.")
@@ -51,9 +51,7 @@ def import_command(
         write_atomically(settings.cwd / name, "".join(lines))
     root = settings.config_file.parent
     tasks = {key: os.path.relpath(settings.cwd / name, root) for key, name in names.items()}
-    keys: dict[str, object] = {"tasks": tasks} if tasks else {}
-    if found.scorer:
-        keys["scorer"] = found.scorer
+    keys = {key: value for key, value in (("tasks", tasks), ("scorer", found.scorer)) if value}
     told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
     if lost:
         more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []

@@ -122,7 +122,7 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
         ):
             hint = "What was done is saved; the same command resumes from there."
             return Failure("Interrupted", "interrupted", hint, ExitCode.INTERRUPTED)
-    message = f"skillopt-ci itself failed ({type(error).__name__}): this is a defect"
+    message = f"skillopt-ci itself failed ({type(error).__name__})"
     hint = "Please report it with this; it holds no secrets that we know of.\n\n"
     return Failure("Defect", message, hint + crash_report(error, words, redact), ExitCode.DEFECT)
 

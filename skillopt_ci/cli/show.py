@@ -16,7 +16,7 @@ from skillopt_ci.config.config import Evaluation, GateConfig, Optimizer
 from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
-from skillopt_ci.report import terminal
+from skillopt_ci.report import terminal, words
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import diff_rows, unified_diff
@@ -237,7 +237,7 @@ def replay_command(settings: Globals) -> None:
 _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 
-def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
+def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
     places = step_places(reader)
 
     def state_at(commit: str) -> State | None:
@@ -257,8 +257,7 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
             before, after = state_at(place.candidate), state_at(place.verdict)
             proposed = record.proposal.notes if isinstance(record, StepRecord) else None
             notes = bool(alone) or (proposed is not None and proposed.alone)
-            name = f"{'end of epoch' if ends else 'step'} {number}"
-            name += ", its reminders" if alone else ""
+            name = words.event_name(entry).lower() + (", its reminders" if alone else "")
             outcome = "the commits are gone"
             if before and after and after.basis:
                 evaluation = _evaluation_of(after.basis, record, notes=notes)
@@ -270,22 +269,22 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
                 )
                 if outcome.startswith("differs") and not unchanged:
                     outcome = "not replayed: the configuration had changed by then"
-            yield name, decision.verdict, str(decision.compared), outcome
+            yield name, decision.verdict, decision.compared, outcome
 
 
-def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, str, str]]:
+def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
     last = 0 if reader.state.confirmed is None else reader.state.confirmed.tests
     for test in range(1, last + 1):
         record = reader.folder.read_confirmation(reader.read, test)
         if record is None:
-            yield f"confirmation {test}", "gone", "0", "differs: its record is not there"
+            yield f"confirmation {test}", "gone", 0, "differs: its record is not there"
             continue
         found = recomputed(record)
         differs = f"differs: {found.action}, p-value {found.p_value}"
         outcome = "the same" if found == record else differs
         if record.size is None:
             outcome = "not replayed: the test of an earlier version"
-        yield f"confirmation {test}", record.action, str(len(record.pairs)), outcome
+        yield f"confirmation {test}", record.action, len(record.pairs), outcome
 
 
 def _evaluation_of(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -126,7 +127,7 @@ def read_to_move(git: Git, run_refs: RunRefs, *others: str) -> dict[str, str]:
     if checked_out and (folder := worktree_of(git, *run_refs.own)):
         raise RepositoryError(
             f"{branch(run_refs.skills)} is checked out in {folder}; training would move it there",
-            hint=f"Check out something else first: git -C '{folder}' switch "
+            hint=f"Check out something else first: git -C {shlex.quote(folder)} switch "
             + ("--detach" if worktree_of(git, run_refs.base) else branch(run_refs.base)),
         )
     return {name: oid for name, (oid, _) in found.items()}
@@ -178,7 +179,7 @@ def repair(
         if commit is None and remote is None:
             raise RepositoryError(
                 f"{name} is broken, as after a power loss, and no reflog knows its commit",
-                hint=f"Find it with `git fsck --lost-found`, then: rm '{file}'; "
+                hint=f"Find it with `git fsck --lost-found`, then: rm {shlex.quote(str(file))}; "
                 f"git update-ref {name} COMMIT\nWithout the second command it starts afresh.",
             )
         try:

@@ -327,10 +327,7 @@ def estimate_json(found: Estimate) -> dict[str, object]:
         "step": _part_json(found.step),
         "epoch": _part_json(found.epoch),
         "rest": _part_json(found.rest),
-        "prices": {
-            role: {"source": tariff.source, "text": tariff.text}
-            for role, tariff in found.tariffs.items()
-        },
+        "prices": {role: pick(one, "source text") for role, one in found.tariffs.items()},
         "assumptions": list(found.assumptions),
     }
 

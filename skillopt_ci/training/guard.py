@@ -174,7 +174,7 @@ _BLANK = re.compile(
 )
 
 _ENDINGS = (
-    "ai|app|at|au|biz|br|ca|cc|ch|click|cloud|cn|co|com|de|dev|edu|es|eu|fr|gg|gov|info|io|it|jp|"
+    "ai|app|au|biz|br|ca|cc|ch|click|cloud|cn|co|com|de|dev|edu|es|eu|fr|gg|gov|info|io|jp|"
     "kr|link|ly|me|net|nl|online|org|pw|ru|se|sh|shop|site|store|tech|tk|to|top|uk|us|xyz"
 )
 _ADDRESS = re.compile(

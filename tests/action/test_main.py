@@ -101,6 +101,8 @@ def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
     assert (refused.code, refused.outputs["result"]) == (0, "skipped"), refused.log
     assert "[secret hidden]" in refused.log
     assert "Nothing was done: '&#91;secret hidden&#93;'" in world.hub.own_comments()[-1]
+    ask(world, "/skillopt status", overrides="train.a=1\ntrain.b=2")
+    assert "<br>\n" in world.hub.own_comments()[-1]
     assert world.hub.bare.tip("skillopt/quickstart") == tip
     assert ask(world, "/skillopt revert 1").code == 0
     assert world.hub.bare.git("rev-parse", "skillopt/quickstart^").strip() == tip

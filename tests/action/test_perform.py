@@ -295,13 +295,16 @@ def test_a_comment_is_told_that_github_failed(job, github_hub, failing, what, re
     payload.write_text(json.dumps(given), encoding="utf-8")
     github_hub.fail(failing, 503, times=6)
     environ = {"GITHUB_EVENT_NAME": "issue_comment", "GITHUB_EVENT_PATH": str(payload)}
+    job = replace(job, environ=job.environ | environ)
     with pytest.raises(InfrastructureError, match=f"could not {what}"):
-        run(replace(job, environ=job.environ | environ))
+        run(job)
     assert [content for _, _, content in github_hub.reactions] == reactions
     (answer,) = github_hub.own_comments()
     assert f"could not {what}: GitHub answered 503" in answer
     assert "write the command in a new comment or re-run its job" in answer
     assert not Git(job.folder).run("branch", "--list", "skillopt/*").text
+    assert run(job) == 0  # re-run, it takes the failure back
+    assert [body.endswith("\n\n**Done.**") for body in github_hub.own_comments()] == [True]
 
 
 def test_a_run_ends_after_the_step_at_which_github_fell_silent(job, desk, log, github_hub):

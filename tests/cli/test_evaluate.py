@@ -132,19 +132,20 @@ def first_task(folder: Path, split: str = "train") -> str:
     return str(json.loads(line)["id"])
 
 
-def test_an_attempt_is_shown_from_question_to_outcome(cli, trained):
+def test_an_attempt_is_shown_from_question_to_outcome_and_found_by_its_stage(cli, trained):
     task = first_task(trained)
     done = cli(trained, "trace", task, "--stage", "rollout")
     assert (done.code, done.err, done.out.split()[-2:]) == (0, "", ["cost", "$0.00)"])
     headings = [line for line in done.out.splitlines() if line and not line.startswith(" ")]
     assert headings == ["attempt", "system", "user", "model", "result", "outcome"]
     assert f"task {task}, attempt 0, stage rollout, solver chat" in done.out
-
-
-def test_the_stage_can_be_chosen(cli, trained):
+    events = cli(trained, "trace", task, "--json").json
+    assert [event["type"] for event in events][-1] == "attempt_ended"
+    assert {event["run"] for event in events} == {"quickstart"}
+    assert events[1]["messages"][0]["content"]
     task = first_task(trained, "selection")
     assert "stage selection" in cli(trained, "trace", task, "--stage", "selection").out
-    assert "Recorded stages: " in cli(trained, "trace", task, "--stage", "rollout").err
+    assert "Recorded attempts: 0 (selection)" in cli(trained, "trace", task, "--attempt", "77").err
 
 
 def test_the_skill_can_be_chosen(cli, fresh):
@@ -158,13 +159,6 @@ def test_the_skill_can_be_chosen(cli, fresh):
     assert f"skill {first[:12]}" in cli(fresh, *asked, first[:8]).out
     assert f"skill {first[:12]}" not in cli(fresh, *asked, "").out
     assert cli(fresh, *asked, "0" * 64).code == 2
-
-
-def test_json_has_the_events(cli, trained):
-    events = cli(trained, "trace", first_task(trained), "--json").json
-    assert [event["type"] for event in events][-1] == "attempt_ended"
-    assert {event["run"] for event in events} == {"quickstart"}
-    assert events[1]["messages"][0]["content"]
 
 
 def test_events_can_be_switched_off(cli, fresh):

@@ -74,7 +74,7 @@ def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(capsys):
 def test_a_defect_is_told_with_all_that_a_report_needs(capsys):
     assert main.main(["fail", "defect"], group=app) == 1
     told = capsys.readouterr().err
-    assert re.search("this is a defect\nPlease report it.*Traceback", told, re.DOTALL)
+    assert re.search("itself failed .*\nPlease report it.*Traceback", told, re.DOTALL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -347,12 +347,12 @@ def test_server_without_atomic_pushes_is_found(bench, here, origin):
 
 
 def test_checked_out_skills_branch_is_found_in_any_worktree_but_a_removed_one(bench, here):
-    bench.git(here, "worktree", "add", "--quiet", "-b", "skillopt/demo", "../linked")
+    bench.git(here, "worktree", "add", "--quiet", "-b", "skillopt/demo", "../ada's")
     for head, to in (("main", "--detach"), ("--detach", "main")):  # git has main in one place only
         bench.git(here, "switch", "--quiet", head)
-        with pytest.raises(RepositoryError, match=rf"checked out in .*/linked[\s\S]*switch {to}"):
+        with pytest.raises(RepositoryError, match=rf"/ada's;[\s\S]*/ada'\"'\"'s' switch {to}"):
             check(bench, here)
-    (here.parent / "linked").rename(here.parent / "gone")
+    (here.parent / "ada's").rename(here.parent / "gone")
     check(bench, here)
     assert "prunable" in bench.git(here, "worktree", "list", "--porcelain")
 

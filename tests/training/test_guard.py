@@ -344,7 +344,7 @@ def test_a_new_address_is_named_by_its_host(text, host):
     [
         "Write src/app.py or README.md, e.g./i.e. as is.",
         "The ratio is 3:4, the version 1.2.3.4.",
-        "Use data: then more. Call obj.method()/2.",
+        "Use data: then more. Call obj.method()/2, describe.it/only or row.at/col.at.",
         "Known: HTTPS://A.example/known.",
         "(https://a.example/known/)",
     ],
