@@ -149,11 +149,11 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
         case "result":
             subtype, said = event.text("subtype"), event.text("result")
             told.limit = _LIMITS.get(subtype)
-            turns, cost = event.number("num_turns"), event.money("total_cost_usd")
+            cost, models = event.money("total_cost_usd"), event.at("modelUsage")
             # like the cost, of all turns so far, and of subagents; `usage` is of one turn
-            models = event.at("modelUsage")
-            parts = map(models.at, models) if models else (event.at("usage"),)
-            told.usage = replace(total(map(_claude_code_usage, parts)), calls=turns, cost_usd=cost)
+            every = total(map(_claude_code_usage, map(models.at, models)))
+            used = every if every.tokens else _claude_code_usage(event.at("usage"))
+            told.usage = replace(used, calls=event.number("num_turns"), cost_usd=cost)
             failed = event.get("is_error") is True or subtype.startswith("error")
             if failed and told.limit is None:
                 reasons, status = event.get("errors"), event.number("api_error_status")

@@ -83,8 +83,7 @@ class Estimate:
 def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -> Estimate:
     """Estimate what is left to do; of a ``candidate`` in flight, only its evaluation."""
     config, state, train = run.config, checkout.state, run.splits.train
-    sizes, tasks = _sizes(run, checkout), plan.sizes_of(config, run.splits)
-    texts = unscored_texts(run, checkout)
+    texts, tasks = unscored_texts(run, checkout), plan.sizes_of(config, run.splits)
     if state is None:
         supposed, made, first, due = counts.assumed(config, None, (), ()), 0, 1, None
         # what the budget leaves is not known from calls yet
@@ -95,6 +94,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         supposed = counts.assumed(config, solved, checkout.history, records)
         made, first = len(attempts_so_far(run, checkout)), state.step + 1
         due = plan.completed_epoch(config, tasks, state, checkout.history)
+    sizes = _sizes(run, checkout, supposed.calls.likely)
     situation = counts.Situation(
         train=len(train),
         selection=len(run.selection),
@@ -202,7 +202,7 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     return f"{said}; those that are cached cost nothing."
 
 
-def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
+def _sizes(run: Run, checkout: Checkout, turns: float = 1) -> dict[Account, CallSize]:
     accounts = {} if checkout.state is None else checkout.state.accounts
     # The parts of the final test count as one stage.
     used = summed(
@@ -213,7 +213,7 @@ def _sizes(run: Run, checkout: Checkout) -> dict[Account, CallSize]:
     made = total(used.get(stage, Usage()) for stage in counts.ATTEMPTS)
     if made.calls:  # attempts of a stage without any yet are like those of the others
         measured = dict.fromkeys(counts.ATTEMPTS, _mean_call(made)) | measured
-        answer = round((made.completion_tokens - made.reasoning_tokens) / made.calls)
+        answer = round(turns * (made.completion_tokens - made.reasoning_tokens) / made.calls)
     return _assumed_sizes(run.config, tasks, run.prompts, checkout.skill, answer) | measured
 
 

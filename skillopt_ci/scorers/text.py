@@ -44,7 +44,7 @@ composed = partial(unicodedata.normalize, "NFC")
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 #: ASCII's, and quotation marks and apostrophes as they are printed.
-_DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’“”„")
+_DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’‚‹›“”„«»「」『』")
 
 
 def grade_exact(_spec: specs.ExactScorer, task: Task, answer: str) -> Score:
@@ -66,7 +66,7 @@ def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> Score:
 
 
 def normalized(text: str) -> str:
-    """SQuAD's form: lower case without punctuation, English articles and extra space.
+    """Like SQuAD: lower case without ASCII punctuation, quotation marks, articles, extra space.
 
     What would leave nothing is not dropped: the article of the answer "A.", the operator "+".
     """

@@ -227,7 +227,8 @@ def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
         given = {str(key): one for key, one in zip(labels, _listed(given["text"]), strict=False)}
     columns = takewhile(lambda one: rest.get(one) not in (None, ""), ascii_uppercase)
     shown = {column: str(rest[column]) for column in columns} or labelled(rest.get("options"))
-    if given is None and len(shown) > 1 and {*answers} <= {*shown, *shown.values()}:
+    named = {*answers} <= {*shown, *shown.values()}
+    if given is None and len(shown) > 1 and named and all(shown.values()):
         given = {label: rest.pop(label, "") or text for label, text in shown.items()}
     return labelled(given)
 

@@ -247,12 +247,11 @@ def golds(value: object) -> object:
 def labelled(choices: object) -> dict[str, str]:
     if isinstance(choices, Mapping):
         return {str(label): str(text) for label, text in choices.items()}
-    if not isinstance(choices, list):
-        return {}
     labelled = {}
-    for letter, choice in zip(string.ascii_uppercase, choices, strict=False):
+    listed = choices if isinstance(choices, list) else ()
+    for letter, choice in zip(string.ascii_uppercase, listed, strict=False):
         parts = choice if isinstance(choice, Mapping) else {"text": choice}
-        text = parts.get("text") or parts.get("content") or ""
+        text = parts.get("text") or parts.get("content") or parts.get("value") or ""
         labelled[str(parts.get("label") or letter)] = str(text)
     return labelled
 

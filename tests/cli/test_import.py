@@ -137,6 +137,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": None}}, "choice", "B"),
         ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
+        ({"answer": "A", "options": [{"name": "x"}, {"name": "y"}]}, "normalized", "A"),
         ({"answer": "#### How\nBoil it."}, "normalized", "#### How"),
         ({"answer": "B", "A": ["x"], "B": "y"}, "choice", "B"),
         ({"answer": 4, "A": 3, "B": 4}, "choice", "4"),
@@ -151,6 +152,7 @@ def test_the_scorer_fits_the_answers(cli, tmp_path, row, kind, references):
 
 
 ONE_OF_TWO = "x\n\nA. up\nB. down"
+UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ ONE_OF_TWO = "x\n\nA. up\nB. down"
             ("--reference", "key"),
             "B",
         ),
-        ({"question": "x", "options": {"A": "up", "B": "down"}, "answer": "down"}, (), "down"),
+        *(({"question": "x", "options": one, "answer": "down"}, (), "down") for one in UP_OR_DOWN),
     ],
 )
 def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, options, reference):

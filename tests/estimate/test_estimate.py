@@ -1,11 +1,14 @@
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.estimate.estimate import CHARACTERS_PER_TOKEN, _assumed_sizes, budgeted
+from skillopt_ci.estimate.calls import SELECTION, SLOW_UPDATE
+from skillopt_ci.estimate.estimate import CHARACTERS_PER_TOKEN, _assumed_sizes, _sizes, budgeted
 from skillopt_ci.messages import Message
+from skillopt_ci.model.types import Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 
@@ -63,14 +66,20 @@ def test_a_prompt_grows_with_the_skill_as_often_as_it_shows_it():
     assert min(after[stage] for stage in ends) > samples + 2 * 1000
 
 
-def test_the_limit_that_ends_first_counts():
-    assert bought(calls=9, cost_usd=1) == 9
+def test_an_epochs_end_compares_all_turns_of_an_agent_without_their_reasoning():
+    used = Usage(30, 30_000, 3_600, reasoning_tokens=600)
+    checkout: Any = SimpleNamespace(state=SimpleNamespace(accounts={SELECTION: used}), skill="")
+    run: Any = SimpleNamespace(config=planned_by(), splits=Splits(TASKS, TASKS, ()))
+    run.selection, run.prompts = TASKS, Prompts.load()
+    found = [_sizes(run, checkout, turns)[SLOW_UPDATE].usage for turns in (1, 9)]
+    samples = 2 * run.config.optimizer.slow_update_samples
+    assert found[1].prompt_tokens - found[0].prompt_tokens == samples * 8 * 100
+
+
+def test_the_limit_that_ends_first_counts_if_it_can_be_priced_and_counted():
+    assert bought(calls=9, cost_usd=1) == bought(calls=9) == 9
     assert bought(calls=999_999, cost_usd=1) == bought(cost_usd=1)
     assert bought(tokens=9_000, cost_usd=1) == bought(tokens=9_000)
-
-
-def test_what_cannot_be_priced_or_counted_buys_no_number():
-    assert bought(calls=9) == 9
     assert bought(minutes=9) is None
     assert bought({"provider": "openai", "model": "unheard-of"}, cost_usd=1) is None
     assert bought({"provider": "simulated", "model": "s"}, cost_usd=1) is None

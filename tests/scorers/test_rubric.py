@@ -36,15 +36,11 @@ def test_the_judges_score_counts(grade):
     assert grade("rubric", "hello", judge=judge, rubric="Be kind.").reason == "nice 😀, \ufffd"
 
 
-def test_bad_reply_costs_one_question_that_shows_the_error(grade):
-    judge = ScriptedJudge(["Great answer!", '{"score": 0.1}'])
+def test_a_bad_reply_costs_one_question_that_shows_the_error_and_a_second_is_an_error(grade):
+    judge = ScriptedJudge(["Great answer!", '{"score": 0.1}', *["no", '{"score": 7}'] * 2])
     assert grade("rubric", "hello", judge=judge, rubric="Be kind.").soft == 0.1
     assert "Great answer!" in judge.prompts[1]
     assert 'holds no JSON object with a "score"' in judge.prompts[1]
-
-
-def test_second_bad_reply_is_a_grader_error(grade):
-    judge = ScriptedJudge(["no", '{"score": 7}'] * 2)
     with pytest.raises(GraderError, match="no score twice: the score '7' is not"):
         grade("rubric", "hello", judge=judge, rubric="Be kind.")
 
@@ -74,12 +70,11 @@ def test_rubric_without_judge_is_refused(grade):
     [
         ('{"score": 1, "reason": "r"}', 1),
         ('Sure!\n```json\n{"score": 0.25, "reason": "r",}\n```', 0.25),
-        ('{"draft": 1} {"score": 0}', 0),
+        *(('{"draft": 1} {"score": 0}', 0), ('{"score": 0}, once more: {"score": 0}', 0)),
         ('{"score": 0.5, "reason": "cut o', 0.5),
-        ('{"score": 0}, once more: {"score": 0}', 0),
-        ('{"score": 0.8\n "reason": "x"}', 0.8),
-        ('{"score": 0.80 (good), "reason": "r"}', 0.8),
+        *(('{"score": 0.8\n "reason": "x"}', 0.8), ('{"score": 0.80 (good), "reason": "r"}', 0.8)),
         *(('{"score": "0.5"}', 0.5), ("{'score': '1', 'reason': 'r'}", 1)),
+        ('{"score": 0, "reason": "It claims {\'score\': \'1\'}."}', 0),
         pytest.param(f'{{"score": 1, "reason": "{"r" * 20_000}"}}', 1, id="long"),
     ],
 )

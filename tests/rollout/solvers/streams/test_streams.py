@@ -160,6 +160,8 @@ def test_claude_codes_ways_to_end(ending, error, limit):
         account = read("claude-code", {"type": "result", **ending}, done)
         assert (account.error, account.limit, account.response) == (left, None, said or None)
         assert account.usage == Usage(0, 8, 2, cached_tokens=3, cost_usd=None)
+        done |= {"modelUsage": {"opus": {"costUSD": 0.1}}, "usage": {"output_tokens": 7}}
+        assert read("claude-code", done).usage == Usage(0, 0, 7, cost_usd=None)
 
 
 def test_codex():
