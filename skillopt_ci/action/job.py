@@ -67,7 +67,7 @@ class Job:
 
     @property
     def run(self) -> str:
-        # empty if the job does not name it and the configuration has errors
+        # empty if the job does not name it and the configuration cannot be read
         return self.inputs.run if self.configured is None else self.configured.config.run
 
     @property

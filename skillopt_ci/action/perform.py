@@ -86,7 +86,7 @@ def _react(job: Job, comment: Request | None, reaction: Reaction) -> None:
 
 
 def _answer(job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "") -> JobOutcome:
-    # each run replies for itself, unless all share one answer, ``by`` that name
+    # each run has an answer of its own, unless ``by`` names one that all runs share
     named = f"Run {code(job.inputs.run)}:" if job.inputs.run and not by else ""
     if meaning(outcome.exit_code).job_fails:
         run = links_of(job.environ).run("this job") or "its job"

@@ -77,7 +77,7 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
     files = sorted({name for name in listed.split("\0") if name and (top / name).is_file()})
     for config in filter(_CONFIG.fullmatch, files):
         own: tuple[str | None, ...] = (None,)
-        with suppress(SkilloptError):  # which to read it raises again
+        with suppress(SkilloptError):  # reading its run raises it again
             own = run_names(top / config, start)
         for name in own:
             try:
@@ -100,7 +100,7 @@ def survey(start: Path) -> tuple[list[FoundDocument], list[FoundRun], list[str]]
         with suppress(OSError):
             words = word_count(read_text(top / path))
         there.append(FoundDocument(path, reader_of(path), words, trained))
-    # several configurations may have a base, and several runs of one what is wrong in it
+    # several configurations, and several runs of one, may tell the same error of their base
     return there, runs, [*dict.fromkeys(wrong)]
 
 

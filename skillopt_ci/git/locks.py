@@ -40,7 +40,7 @@ def run_lock(common_dir: Path, run: str) -> Iterator[None]:
     except OSError as error:
         raise RepositoryError(
             f"cannot write {file}: {error.strerror}",
-            hint=f"Training needs a user who may write to {common_dir}, and room and flock there.",
+            hint=f"Training must be able to write to {common_dir} and lock files there (flock).",
         ) from error
     with held:
         yield
@@ -91,7 +91,7 @@ def clear_stale_locks(
         if waiting and waited >= 2 * STALE_SECONDS:
             raise RepositoryError(
                 f"{worker or 'another git'} is at work and may hold {waiting[0]}",
-                hint="Wait for it to end, or end it, and run again: a lock left behind is removed.",
+                hint="Wait for it to end, or end it, then run again: that removes its lock.",
             )
         if waiting and waited >= 1 and not told:
             told = True

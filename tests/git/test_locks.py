@@ -40,7 +40,7 @@ def test_second_holder_loses_at_once(tmp_path):
 def test_lock_is_free_again_after_an_error_and_says_what_it_needs(tmp_path):
     with pytest.raises(ZeroDivisionError), run_lock(tmp_path, "demo"):
         raise ZeroDivisionError
-    with run_lock(tmp_path, "demo"), pytest.raises(RepositoryError, match="room and flock there"):
+    with run_lock(tmp_path, "demo"), pytest.raises(RepositoryError, match="and lock files there"):
         run_lock(tmp_path / "skillopt-ci/demo.lock", "demo").__enter__()
 
 
