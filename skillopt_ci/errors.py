@@ -43,7 +43,7 @@ class SkilloptError(Exception):
 
 
 class UsageError(SkilloptError):
-    """Wrong command line, or a request that cannot work, as on a disk that is already full."""
+    """Wrong command line, or a request that cannot work, for example since the disk is full."""
 
     exit_code = ExitCode.USAGE
 

@@ -161,7 +161,7 @@ def _spellings(secret: str) -> Iterator[str]:
         # a reply is JSON, which may quote other JSON
         for text in (once, slashed, go, net, repr(secret)[1:-1]):
             yield from (text, json.dumps(text, ensure_ascii=ascii_only)[1:-1])
-    # JavaScript does not encode what is in the last of these
+    # JavaScript leaves !'()* as they are
     for url in (quote_plus(secret), *(quote(secret, safe=kept) for kept in ("/", "", "!'()*"))):
         yield from (url, re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), url))
     content = secret.encode("utf-8", "surrogatepass")

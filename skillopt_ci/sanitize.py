@@ -16,7 +16,7 @@ _LOOSE_ENDS = " .,;:@#"
 
 _ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)(?:#|(?<![a-z0-9])GH-)(?=\d)"), "no. "),
-    (re.compile(r"@(?=\w)"), "(at)"),  # after it, or `@#1` would become `@no`
+    (re.compile(r"@(?=\w)"), "(at)"),  # after numbers, or `@#1` would become `@no. 1`
     (
         re.compile(r"(?i)(?<![a-z0-9])(https?|ftp|ssh|git|mailto|xmpp|javascript|data):(?=\S)"),
         r"\1: ",

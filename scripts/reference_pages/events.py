@@ -30,7 +30,7 @@ def _part(cls: type) -> str:
     ]
     keys = table(("key", "type", "meaning"), rows) if rows else ""
     said = cls.__doc__ or ""
-    # a dataclass without a docstring has its signature in its place
+    # dataclasses put the signature where a docstring is missing
     text = "" if said.startswith(f"{cls.__name__}(") else prose(inspect.cleandoc(said))
     return "\n\n".join(filter(None, [f"### {cls.__name__}", text, keys])) + "\n"
 

@@ -10,7 +10,7 @@ _HEAD = """\
 # Exit codes
 
 Every command ends with one of these. A message on standard error says what happened and what to
-do; with `--json`, standard output has it too, under `error` in a JSON object, beside `exit_code`.
+do. With `--json`, a JSON object on standard output has it too (`error`), with the `exit_code`.
 [The action](../action.md#how-a-job-ends) turns the codes into the outcome of a job.
 
 """

@@ -150,7 +150,7 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
             subtype, said = event.text("subtype"), event.text("result")
             told.limit = _LIMITS.get(subtype)
             cost, models = event.money("total_cost_usd"), event.at("modelUsage")
-            # like the cost, of all turns so far, and of subagents; `usage` is of one turn
+            # of all turns so far and of subagents, like the cost; `usage` is of the last turn
             every = total(map(_claude_code_usage, map(models.at, models)))
             used = every if every.tokens else _claude_code_usage(event.at("usage"))
             told.usage = replace(used, calls=event.number("num_turns"), cost_usd=cost)
@@ -160,7 +160,7 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
                 listed = "; ".join(map(as_text, reasons)) if isinstance(reasons, list) else ""
                 told.error = said or listed or subtype
                 told.error += f" (HTTP status {status})" if status else ""
-            elif said:  # perhaps in another turn, which the end of a background task starts
+            elif said:  # perhaps in a later turn, which the end of a background task started
                 told.response, told.error = said, ""
 
 
@@ -242,9 +242,9 @@ def _copilot(told: AgentTranscript, event: JsonObject) -> None:
         case "tool.execution_complete":
             result = data.at("result")
             ended = [data.at("shellExecution"), *result.each("contents")]
-            code = next((one["exitCode"] for one in ended if one.get("exitCode") is not None), None)
+            codes = [one["exitCode"] for one in ended if one.get("exitCode") is not None]
             output = result.text("content") or data.at("error").text("message")
-            told.result(data.text("toolCallId"), output, code)
+            told.result(data.text("toolCallId"), output, codes[0] if codes else None)
         case "model.call_failure":
             told.troubled(f"HTTP {data.number('statusCode')} {data.text('errorMessage')}".strip())
         case "session.error":

@@ -320,7 +320,7 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
     refuse_another_skill(state, path)
     start = start_of(ledger, path, position)
-    if ledger.read(start, path) is None and file.exists():  # else `skill` says it
+    if ledger.read(start, path) is None and file.exists():  # else the part `skill` says so
         where = ledger.base if start == position.base else f"skillopt/{config.run}"
         commit = f"git add {shlex.quote(path)} && git commit"
         yield Finding("git", "error", f"{path} is not committed on {where}: {commit}")

@@ -171,9 +171,10 @@ def note_id(said: Comment) -> str:
 
 def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace]:
     """Where each task is defined in the repository; nothing if they cannot be read."""
-    given, tasks = loaded.config.tasks, tuple[Task, ...]()
-    with suppress(SkilloptError):
-        tasks = () if given is None else load_splits(given, loaded.root).all
+    tasks: tuple[Task, ...] = ()
+    if loaded.config.tasks is not None:
+        with suppress(SkilloptError):
+            tasks = load_splits(loaded.config.tasks, loaded.root).all
     root, found = repository.resolve(), dict[str, comment.TaskPlace]()
     for task in tasks:
         file = None if task.file is None else task.file.resolve()

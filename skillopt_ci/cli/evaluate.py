@@ -109,8 +109,10 @@ def _skill_json(one: offline_eval.Evaluated) -> dict[str, object]:
     }
 
 
-def _difference_json(found: PairedDifference | None) -> object:
-    return found and {
+def _difference_json(found: PairedDifference | None) -> dict[str, object] | None:
+    if found is None:
+        return None
+    return {
         **pick(found, "hard=mean standard_error"),
         "interval": terminal.interval_values(found.interval),
         **pick(found, "clusters tasks=n fixed broken"),
@@ -193,8 +195,9 @@ def _scorer(file: Path) -> object:
 
 def _means(scores: Iterable[Score | None]) -> str:
     """The share solved, and the mean partial credit where that differs; a dash without a score."""
-    pairs = [(one.hard, one.soft) for one in scores if one is not None]
-    hard, soft = (score(fmean(each)) for each in zip(*pairs, strict=True)) if pairs else ("–", "–")
+    graded = [one for one in scores if one is not None]
+    hard = score(fmean(one.hard for one in graded) if graded else None)
+    soft = score(fmean(one.soft for one in graded) if graded else None)
     return hard if hard == soft else f"{hard} (soft {soft})"
 
 
@@ -282,16 +285,18 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
         settings.say("Every attempt solved its task: no edit can score higher. Add harder tasks.")
     elif not found.mean:
         settings.say(
-            "No attempt solved any task: the scorer is wrong, or all are too hard, or give only "
-            "partial credit, which is not simulated. Look at one: skillopt-ci trace TASK"
+            "No attempt solved any task: the scorer is wrong, the tasks are too hard, or they give "
+            "only partial credit, which is not simulated. Look at one: skillopt-ci trace TASK"
         )
     else:
         within = found.effect <= found.mean <= 1 - found.effect
-        shares = ((one.tasks, one.same, one.worse, one.better) for one in found.rates)
         print_table(
             settings,
             ("selection tasks", "equal skill", "worse skill", "better skill"),
-            [(str(tasks), *(f"{share:.1%}" for share in row)) for tasks, *row in shares],
+            [
+                (str(one.tasks), f"{one.same:.1%}", f"{one.worse:.1%}", f"{one.better:.1%}")
+                for one in found.rates
+            ],
             f"Accepted in {found.trials} simulated comparisons (worse, better: by "
             f"{found.effect:g}{'' if within else ', or to a score of 0 or 1'})",
         )

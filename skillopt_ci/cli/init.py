@@ -79,7 +79,7 @@ def init_command(
     root = Path(os.path.realpath(config.parent))
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
-    # a shell completes paths from where one is; a bare name means no file outside of root
+    # a shell completes paths from here; a name without a folder means no file outside of root
     if (path := given["skill"]) and not (root / path).exists():
         named = Path(os.path.realpath(settings.cwd / path))
         if named.exists() and ("/" in path or named.is_relative_to(root)):
@@ -236,7 +236,7 @@ def ask_server(
         headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
     try:
         asked = Request(url)  # noqa: S310 - the user's own address
-        asked.unredirected_hdrs |= headers  # another host must not get the key
+        asked.unredirected_hdrs |= headers  # a redirect to another host must not get the key
         with urlopen(asked, timeout=_PATIENCE) as answer:  # noqa: S310 - as above
             listing = json.load(answer)
         rows = listing if isinstance(listing, list) else listing["data"]  # Together's is bare

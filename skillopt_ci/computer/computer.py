@@ -176,7 +176,7 @@ class Computer:
         )
         if done.timed_out:
             raise ComputerFailure(f"{path}: the computer did not answer in {_PATIENCE:g} s.")
-        if done.exit_code == 127:  # noqa: PLR2004 - a missing program, which no agent can remove
+        if done.exit_code == 127:  # noqa: PLR2004 - a program is missing, and agents cannot remove any
             raise ComputerFailure("The computer lacks `find`, `tar` or a program of coreutils.")
         if done.exit_code:
             reason = _REASONS.get(done.exit_code) or done.stderr.strip()

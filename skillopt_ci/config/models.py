@@ -162,7 +162,7 @@ class ModelRole(Section):
     timeout: float = Field(default=300.0, gt=0)
     """Seconds for one try of a call."""
     retries: int = Field(default=6, ge=0)
-    """Retries after a temporary failure: 6 outlast half a minute, 10 two and a half."""
+    """Retries after a temporary failure: 6 outlast an outage of 0.5 minutes, 10 one of 2.5."""
     max_concurrency: int = Field(default=16, gt=0)
     """Maximum concurrent calls."""
     price: Price | None = None

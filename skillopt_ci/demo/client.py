@@ -8,7 +8,7 @@ from skillopt_ci.demo.optimizer import propose
 from skillopt_ci.demo.world import Dice, Note, content_key, ledger_line, read_note, stances
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Message, ToolCall
-from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Tool, Usage
+from skillopt_ci.model.types import ChatReply, ChatRequest, Role, Tool, Usage, token_count
 from skillopt_ci.skill.regions import REGIONS, region_text
 from skillopt_ci.util import nearest
 
@@ -77,13 +77,9 @@ def complete(
         calls = (ToolCall("call_0", "submit", json.dumps({"answer": text})),)
     shown = "" if calls else text
     written = [shown, *(call.name + call.arguments for call in calls)]
-    asked = sum(_tokens(message.content) for message in messages)
-    usage = Usage(calls=1, prompt_tokens=asked, completion_tokens=sum(map(_tokens, written)))
+    asked = sum(token_count(message.content) for message in messages)
+    usage = Usage(calls=1, prompt_tokens=asked, completion_tokens=sum(map(token_count, written)))
     return ChatReply(shown, "tool_calls" if calls else "stop", model, usage, tool_calls=calls)
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text) // 4)
 
 
 class SimulatedClient:

@@ -8,7 +8,7 @@ from skillopt_ci.config.rollout import ChatConfig
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import Calls, Range
 from skillopt_ci.model.budget import Tariff, tariffs
-from skillopt_ci.model.types import Account, Usage, summed, total
+from skillopt_ci.model.types import CHARACTERS_PER_TOKEN, Account, Usage, summed, token_count, total
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import cost_text, plural
@@ -21,8 +21,6 @@ from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Candidate, Checkout, finished
 from skillopt_ci.training.update import update_mode
 
-#: For English text; code and other languages have fewer characters per token.
-CHARACTERS_PER_TOKEN = 4
 #: Assumed tokens of answers before any are measured.
 ANSWER, PROPOSAL, CHOICE, GUIDANCE, VERDICT = 300, 800, 250, 600, 80
 #: Tokens of a rubric prompt besides task and answer.
@@ -109,7 +107,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
     epoch = min(epochs, plan.plan_step(train, config.train, first, state).epoch)
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
-    # the end that is due, then the steps and the ends after them, each with its epoch
+    # the end that is due, then the steps and later ends, each with the number of its epoch
     ends = [] if due is None else [(due, forecast.epoch_end(due))]
     steps = list[tuple[int, Calls]]()
     for number in range(first, situation.total_steps + 1):
@@ -121,12 +119,12 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     waits = config.schedule.slow_update == "scheduled"
     if candidate is not None:
         waits = candidate.record.step == first
-        if flight := steps if waits else ends or steps:
-            of, calls = flight[0]
-            flight[0] = (of, {counts.SELECTION: calls.get(counts.SELECTION, Range())})
+        if flight := (ends if ends and not waits else steps):
+            its_epoch, calls = flight[0]
+            flight[0] = (its_epoch, {counts.SELECTION: calls.get(counts.SELECTION, Range())})
     works = [*begin, *(calls for _, calls in (*ends, *steps))]
-    of_epoch = [*begin, *(calls for of, calls in (*ends, *steps) if of == epoch)]
-    # the test after the end that is due, or after the one before
+    of_epoch = [*begin, *(calls for its, calls in (*ends, *steps) if its == epoch)]
+    # the confirmation after the end that is due or, if none is, after the last one
     ended = state and state.model_copy(update={"boundary": due or state.boundary})
     tested = replace(checkout, state=ended)
     tests = [] if texts or candidate else [_confirmation(run, tested, (), over=False)]
@@ -209,11 +207,12 @@ def _sizes(run: Run, checkout: Checkout, turns: float = 1) -> dict[Account, Call
         (Account(one.role, one.stage.partition(" ")[0]), used) for one, used in accounts.items()
     )
     measured = {account: _mean_call(usage) for account, usage in used.items() if usage.calls}
-    tasks, answer = (*run.splits.train, *run.selection), ANSWER
+    answer = ANSWER
     made = total(used.get(stage, Usage()) for stage in counts.ATTEMPTS)
-    if made.calls:  # attempts of a stage without any yet are like those of the others
+    if made.calls:  # a stage without attempts yet is sized by those of the others
         measured = dict.fromkeys(counts.ATTEMPTS, _mean_call(made)) | measured
         answer = round(turns * (made.completion_tokens - made.reasoning_tokens) / made.calls)
+    tasks = (*run.splits.train, *run.selection)
     return _assumed_sizes(run.config, tasks, run.prompts, checkout.skill, answer) | measured
 
 
@@ -221,10 +220,10 @@ def _assumed_sizes(
     config: Config, tasks: Sequence[Task], prompts: Prompts, skill: str, answer: int = ANSWER
 ) -> dict[Account, CallSize]:
     gradient, optimizer = config.gradient, config.optimizer
-    document, suffix = _tokens(skill), update_mode(optimizer).prompt_suffix
+    document, suffix = token_count(skill), update_mode(optimizer).prompt_suffix
     contents = [one.content for each in tasks for one in each.messages]
     contents += [one.content for each in tasks for one in each.files]
-    task = round(sum(map(_tokens, contents)) / len(tasks)) if tasks else 0
+    task = round(sum(map(token_count, contents)) / len(tasks)) if tasks else 0
     shown = min(task + answer, gradient.max_trajectory_chars // CHARACTERS_PER_TOKEN)
     # Without other evidence, assume that half of the attempts fail.
     there = max(config.train.batch_size * config.rollout.attempts, gradient.evidence)
@@ -233,9 +232,9 @@ def _assumed_sizes(
     comparison = 2 * document + 2 * optimizer.slow_update_samples * shown
     proposal = document + GUIDANCE if suffix == "_full_rewrite" else PROPOSAL
     patches = min(4, gradient.merge_batch_size) * proposal
-    ours = {name: _tokens(text) for name, text in prompts.texts.items()}
+    ours = {name: token_count(text) for name, text in prompts.texts.items()}
     ranking = ours.get(f"ranking{suffix}", ours["ranking"])
-    attempt = (_tokens(prompts.with_skill("target", skill)) + task, answer)
+    attempt = (token_count(prompts.with_skill("target", skill)) + task, answer)
     found = {
         **dict.fromkeys(counts.ATTEMPTS, attempt),
         counts.JUDGE: (_RUBRIC + task + answer, VERDICT),
@@ -306,7 +305,3 @@ def _mean_call(usage: Usage) -> CallSize:
     tokens = {key: round(value / usage.calls) for key, value in counted.items()}
     cost = None if usage.cost_usd is None else usage.cost_usd / usage.calls
     return CallSize(Usage(calls=1, cost_usd=cost, **tokens), measured=True)
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text) // CHARACTERS_PER_TOKEN)

@@ -91,7 +91,7 @@ def clear_stale_locks(
         if waiting and waited >= 2 * STALE_SECONDS:
             raise RepositoryError(
                 f"{worker or 'another git'} is at work and may hold {waiting[0]}",
-                hint="Wait for it to end, or end it, and run again: a lock left behind is removed.",
+                hint="Wait for it to end, or end it, then run again: that removes its lock.",
             )
         if waiting and waited >= 1 and not told:
             told = True

@@ -45,7 +45,7 @@ _SETTINGS = (
     "core.fsmonitor=false",
     "core.untrackedCache=false",
     "gc.auto=0",
-    "http.lowSpeedLimit=1",  # a remote that sends nothing for ten minutes has stalled
+    "http.lowSpeedLimit=1",  # give up a remote that sends nothing for ten minutes
     "http.lowSpeedTime=600",
     "i18n.commitEncoding=UTF-8",
     "i18n.logOutputEncoding=UTF-8",
@@ -56,7 +56,7 @@ _SETTINGS = (
 )
 _COMMAND = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
 
-#: A password may hold a slash or an at sign by mistake; a port holds neither.
+#: A user and a password, which may hold a slash or an @ by mistake; `host:80/a@b` has neither.
 _USERINFO = re.compile(r"(?<=://)(?:[^/@\s:[]*:(?!\d+/)[^\s'\"]{1,500}|[^/@\s]+)@")
 
 

@@ -34,7 +34,7 @@ from skillopt_ci.util import stray_character
 T = TypeVar("T")
 
 PUBLIC_API = "https://api.github.com"
-#: PyGithub follows 301 without the query, and so would take any pull request for the run's.
+#: PyGithub would follow 301 without the query, and so take any pull request for the run's.
 _MOVED = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.TEMPORARY_REDIRECT)
 
 
@@ -145,8 +145,8 @@ def _words(error: GithubException) -> str:
             said.append(detail.get("message") or where)
         else:
             said.append(detail)
-    lines = (line.strip() for word in said if word for line in str(word).splitlines())
-    return "; ".join(filter(None, lines))
+    lines = [line.strip() for word in said if word for line in str(word).splitlines()]
+    return "; ".join(line for line in lines if line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Retry(GithubRetry):
         return asked
 
     def increment(self, *args: Any, **options: Any) -> Self:
-        """Raises what the last answer says, if it is not to be followed, or waited for so long."""
+        """Raise the last answer if it redirects, asks for too long a wait, or is one too many."""
         if (response := options.get("response")) is None:
             return super().increment(*args, **options)  # type: ignore[return-value]
         asked, longest = self.get_retry_after(response) or 0.0, self.max_rate_limit_wait

@@ -56,10 +56,7 @@ def head_before(client: Client, pull: PullRequest, moment: str) -> str | None:
 
 
 def find_own(client: Client, head: str, base: str) -> int | None:
-    """The number of our branch's open pull request, or else of the latest that was merged.
-
-    If there are several, that into ``base`` comes first.
-    """
+    """Our branch's open pull request, or else the last merged one; those into ``base`` first."""
     pulls = _of_branch(client, head, base)
     found = _open_one(pulls) or next((pull for pull in pulls if pull.merged_at), None)
     return None if found is None else found.number

@@ -25,7 +25,7 @@ from skillopt_ci.progress import Note, Observer, silent
 
 
 class Throttle:
-    """Limits calls in flight to ``ceiling``, fewer while the server is overloaded; for one loop."""
+    """Limits calls in flight to ``ceiling``, and to fewer under overload. For one event loop."""
 
     def __init__(self, ceiling: int) -> None:
         self._ceiling = float(ceiling)
@@ -134,7 +134,7 @@ _FIRST_CONTACT = 5.0
 
 
 def backoff(number: int, retry_after: float | None, draw: Callable[[], float]) -> float:
-    """Seconds of backoff: exponential in the try's number; half is drawn, to spread calls."""
+    """Seconds of backoff: exponential in the try (from 1); half is random, to spread calls."""
     if retry_after is None:
         return (1 + draw()) / 2 * min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(number - 1, 16))
     return min(_LONGEST_RETRY_AFTER, retry_after) + draw() * _FIRST_BACKOFF
@@ -155,7 +155,7 @@ class RetryingClient:
     observe: Observer = silent
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
-    #: Set once the server was reached; shared with the other roles at its address.
+    #: Set once the server was reached; roles at one address share it.
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     _told: set[str] = field(init=False, default_factory=set)
 
@@ -186,7 +186,7 @@ class RetryingClient:
                 ) from last
             if spent:
                 break
-            # numbers and ids may differ in each message; another status is another cause
+            # numbers and ids differ from message to message, but another status is another cause
             kind = re.sub(r"(?<!\S)(?<!status )\S*\d\S*", "", last.message)
             if kind not in self._told:
                 self._told.add(kind)

@@ -128,8 +128,8 @@ class JsonObject(dict[str, object]):
         return [JsonObject(one) for one in listed if isinstance(one, dict)]
 
     def text(self, *keys: str) -> str:
-        # the first that is not empty
-        return next(filter(None, map(as_text, map(self.get, keys))), "")
+        # of the first key with a text that is not empty
+        return next((as_text(self[key]) for key in keys if as_text(self.get(key))), "")
 
     def words(self, key: str, between: str = "") -> str:
         """The member's text, or the joined texts of its list of blocks."""
@@ -246,9 +246,17 @@ def billed(end: BaseException) -> Usage:
     return getattr(end, "usage", Usage())
 
 
+#: For English text; code and other languages have fewer characters per token.
+CHARACTERS_PER_TOKEN = 4
+
+
+def token_count(text: str) -> int:
+    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+
+
 def estimated_usage(messages: Iterable[Message], text: str) -> Usage:
-    asked = sum(len(message.content) for message in messages)
-    return Usage(1, math.ceil(asked / 4), math.ceil(len(text) / 4), cost_usd=None, estimated=True)
+    asked = "".join(message.content for message in messages)
+    return Usage(1, token_count(asked), token_count(text), cost_usd=None, estimated=True)
 
 
 def reply_schema(config: ModelRole, request: ChatRequest) -> ReplySchema | None:

@@ -129,8 +129,7 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
             told = say.gain_text(gain) if sure else signed(gain.mean)
             return f"{told} on {plural(gain.n, 'test task')}"
     measured = current.measurement
-    told = signed(measured.score - run.first_score)
-    return f"{told} on {plural(measured.n, 'selection task')}"
+    return f"{signed(measured.score - run.first_score)} on {plural(measured.n, 'selection task')}"
 
 
 # Where training stands.

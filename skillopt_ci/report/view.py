@@ -346,10 +346,7 @@ class RunView:
 
     @property
     def claim(self) -> str:
-        """What fresh attempts say of this skill, then of the last confirmed one if it is another.
-
-        Empty if nothing was tested or merged.
-        """
+        """What fresh attempts say of this skill, and of the last confirmed one if it is another."""
         now, test = "", self.confirmation
         if self.refuted and test is not None:
             now = f"Refuted: {test.reason}"
@@ -359,7 +356,8 @@ class RunView:
             now = f"Provisional: fresh attempts have yet to confirm {names_text(names)}{more}"
         sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
         when = f" after step {sure.step}" if sure and now else ""
-        return ". ".join(filter(None, (now, f"Confirmed{when}: {sure.reason}" if sure else "")))
+        confirmed = f"Confirmed{when}: {sure.reason}" if sure else ""
+        return f"{now}. {confirmed}" if now and confirmed else now or confirmed
 
     def mark(self, entry: HistoryEntry) -> str:
         if entry.kind == "step" and entry.step in self.taken_back:

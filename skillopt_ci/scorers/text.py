@@ -34,7 +34,7 @@ async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> S
     if fault := grader.check(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
     answer, *golds = map(composed, (extract(response, spec.answer, spec.tag), *task.references))
-    if any("\r\n" in one for one in golds):  # a cell of CSV, whose answers have \n
+    if any("\r\n" in one for one in golds):  # from a cell of CSV; answers have \n
         answer, *golds = (one.replace("\r\n", "\n") for one in (answer, *golds))
     return grader.grade(spec, replace(task, references=tuple(golds)), answer)
 
@@ -226,7 +226,7 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
     full = {key: rf"(?i)\W*+{re.escape(key)}\W+{re.escape(choices[key])}\W*+" for key in choices}
     lines = [line for line in said.splitlines() if line.strip()][:2]
     listed = [key for key in choices if any(re.fullmatch(full[key], line) for line in lines)]
-    if listed and len(listed) == len(lines):  # "B) 4" alone names B; a list of the choices, none
+    if listed and len(listed) == len(lines):  # "B) 4" alone names B; a list of choices names none
         return listed[0] if len(lines) == 1 else ""
     labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
     several = len(labels) > 1 and all(len(one) == 1 or one in choices for one in labels)

@@ -26,7 +26,7 @@ _ANSWERS = (
 )
 #: What to do, and with what: the columns of Alpaca's and many other sets of instructions.
 _ALPACA = ("instruction", "input")
-#: Numbers whose sign, point or stroke `normalized` would drop: -6, $1,234.50, 1.5 %, 1 1/2.
+#: Numbers whose sign, point or slash `normalized` would drop: -6, $1,234.50, 1.5 %, 1 1/2.
 _WOULD_CHANGE = re.compile(
     r"(?=.*[-+./])[-+]?(?:[$€£]\s?)?"
     r"(?:(?:\d+\s)?\d+/[1-9]\d*|(?:\d{1,3}(?:,\d{3})+|\d+)?\.\d+|\d{1,3}(?:,\d{3})+|\d+)"

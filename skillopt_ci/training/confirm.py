@@ -261,14 +261,14 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
 
 
 def _allowed(run: Run, checkout: ScoredCheckout, *, over: bool) -> int:
-    """The pairs that may be drawn by now; half of those of the whole run are kept for its end."""
+    """The pairs that may be drawn by now; half of the run's pairs are kept for its end."""
     state, sizes = checkout.state, sizes_of(run.config, run.splits)
     by_now = run.config.evaluation.confirm * attempts_made(run, checkout) / 2  # attempts in a pair
     steps = last_step(run.config, sizes, state, checkout.history, reopened=True)
     in_all = by_now * steps / max(1, state.step)
     if not over:
         return int(by_now) - int(in_all / 2)
-    # a solved run spares the steps that are left
+    # once all tasks are solved, no further step needs attempts
     return int(max(by_now, in_all) if all_solved(run.config, sizes, state) else by_now)
 
 

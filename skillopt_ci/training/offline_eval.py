@@ -207,8 +207,8 @@ async def _regrade(attempting: AttemptRunner, task: Task, trace: AttemptTrace) -
     return Regraded(trace, before, after, after.reason)
 
 
-# Calibrate: how often the gate errs on this run's tasks. Measurements of one skill differ only by
-# chance, so each gain among them is a false accept. The rates drive simulated comparisons.
+# Calibrate: how often the gate errs. Measurements of one skill differ only by chance, so each gain
+# among them is a false accept. How often each task is solved drives simulated comparisons.
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Calibration:
     simulated: bool
 
 
-#: Simulated comparisons per rate, enough for two digits, and the seed of their dice.
+#: Simulated comparisons per rate, enough for two digits, and their random seed.
 _TRIALS, _SEED = 600, 20_240_229
 #: Numbers of tasks to simulate, as multiples of the actual number.
 _MORE_TASKS = (1, 2, 4)

@@ -194,7 +194,7 @@ def calls_left(
     *,
     attempts: bool = False,
 ) -> float:
-    """Calls left for training, or for ``attempts`` alone, at the mean price of those so far."""
+    """Calls left, at the mean price of all calls so far, or of ``attempts`` alone."""
     spent, booked = (Usage(), {}) if state is None else (state.usage, state.accounts)
     # attempts never ask the optimizer, whose calls cost more
     others = total(used for account, used in booked.items() if account.role != Role.OPTIMIZER)
@@ -204,12 +204,12 @@ def calls_left(
         if limit is None or (name != "calls" and not used):
             continue
         each = used / max(1, spent.calls) if used else 1.0
-        alone = min(each, (getattr(others, name) or 0) / others.calls) if others.calls else each
+        attempt = min(each, (getattr(others, name) or 0) / others.calls) if others.calls else each
         # the first score lowers the mean, so steps may take that much more than they are planned at
-        kept = tests * alone + min(tests, sizes.calls * sizes.selection) * (each - alone)
+        kept = tests * attempt + min(tests, sizes.calls * sizes.selection) * (each - attempt)
         kept = kept if kept < limit else 0  # else the tests would take it all
-        price = alone if attempts else each
-        if price or used >= limit:  # a local target costs nothing
+        price = attempt if attempts else each
+        if price or used >= limit:  # a target that costs nothing leaves no limit
             left = min(left, (limit - used - kept) / (price or each))
     return left
 
@@ -327,10 +327,10 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
 
 def _within_calls(config: Config, splits: Splits, calls: int, attempts: int) -> Config:
     most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
-    exact = (config.budget.run.tokens, config.budget.run.cost_usd) == (None, None)
+    exact = config.budget.run.tokens is None and config.budget.run.cost_usd is None
     epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))
     found = {
-        "train.num_epochs": epochs if exact else 2 * epochs,  # dollars may buy more than supposed
+        "train.num_epochs": epochs if exact else 2 * epochs,  # dollars may buy more than assumed
         "evaluation.sel_env_num": 0 if most >= len(splits.selection) else most,
     }
     # others were not measured

@@ -86,8 +86,7 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
         return read_checkout(ledger, path, base, branch=tip if base == position.base else base)
     start = start_of(ledger, path, position)
     if publish and start != tip:
-        words = message(*run.render.base(ledger.base, path))
-        start = ledger.commit((tip, base), start, {}, words)
+        start = ledger.commit((tip, base), start, {}, message(*run.render.base(ledger.base, path)))
         ledger.advance(tip, start)
     if publish or start == tip:  # a tree has no log
         log = ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS)

@@ -6,9 +6,9 @@ import pytest
 
 from skillopt_ci.config.config import Config
 from skillopt_ci.estimate.calls import SELECTION, SLOW_UPDATE
-from skillopt_ci.estimate.estimate import CHARACTERS_PER_TOKEN, _assumed_sizes, _sizes, budgeted
+from skillopt_ci.estimate.estimate import _assumed_sizes, _sizes, budgeted
 from skillopt_ci.messages import Message
-from skillopt_ci.model.types import Usage
+from skillopt_ci.model.types import CHARACTERS_PER_TOKEN, Usage
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
 

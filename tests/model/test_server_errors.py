@@ -327,7 +327,8 @@ def test_an_error_that_is_a_text_is_told(ask, reader, key):
 @pytest.mark.parametrize(
     ("reader", "fields", "status"),
     [
-        *((read_reply, {"code": one}, it) for one, it in ((429, 429), ("401", 401), ("a", 502))),
+        *((read_reply, {"code": code}, int(code)) for code in (429, "401")),
+        (read_reply, {"code": "a"}, 502),
         *((one, {"type": "overloaded_error"}, 529) for one in (read_reply, read_response)),
         (read_message, {"type": "authentication_error"}, 401),
         (read_message, {"type": "api_error"}, 502),

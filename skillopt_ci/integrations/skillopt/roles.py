@@ -148,8 +148,10 @@ class _Role:
 
     @property
     def backend(self) -> str:
-        keys = (f"{self.name}_backend", "backend")
-        words = (str(self.settings[k].value) if k in self.settings else "openai" for k in keys)
+        words = (
+            str(self.settings[key].value) if key in self.settings else "openai"
+            for key in (f"{self.name}_backend", "backend")
+        )
         own, shared = (_BACKEND_WORDS.get(word, word) for word in words)
         for_us = self.name == "target" or shared in _FOR_BOTH_ROLES
         return shared if own == "openai_chat" and for_us else own

@@ -20,10 +20,7 @@ BUSY = [
     *("Stream idle timeout - partial response received", "Connection closed mid-response"),
     *("The socket connection was closed unexpectedly.", "Connection failed: error sending request"),
     *("Unable to connect to API (ConnectionRefused)", "Selected model is at capacity."),
-    *(
-        "The response stopped arriving.",
-        "request to https://x failed, reason: connect ECONNREFUSED",
-    ),
+    *("The response stopped arriving.", "request to x failed, reason: connect ECONNREFUSED"),
     *("Claude AI usage limit reached|1750000000", "You're out of extra usage · resets 10am (UTC)"),
     *("You've hit your limit · resets 2am", "You've hit your session limit · resets 3:45pm"),
     *("5-hour limit reached · resets 8pm", "API Error: Response stalled mid-stream."),
