@@ -140,7 +140,7 @@ def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_used(checkou
     assert checkout.subjects()[-1] == "Confirm: +1.000 over the initial skill on 16 fresh pairs"
     # it can be recomputed from git alone
     (row,) = _replayed_confirmations(open_reader(Globals({}, checkout.folder)))
-    assert row == ("confirmation 1", "confirmed", "16", "the same")
+    assert row == ("confirmation 1", "confirmed", 16, "the same")
     tie = found.pairs[0].model_copy(update={"confirmed": 1.0})
     forged = found.model_copy(update={"pairs": (tie, *found.pairs[1:])})
     assert recomputed(forged) != forged
