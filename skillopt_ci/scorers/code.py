@@ -246,14 +246,14 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 #: json_repair reads objects that are alike as one, the last.
 _SCORES = re.compile(r"[\"']score[\"']\s*:\s*([\d.]+)")
-_SCORE_AS_TEXT = re.compile(r"(\"score\"\s*:\s*|^\W*\{\s*'score'\s*:\s*)[\"']([\d.]+)[\"']")
+_TEXT_SCORE = re.compile(r"(?s)((?:\"score\"|^(?!.*\"score\").*?'score')\s*:\s*)[\"']([\d.]+)[\"']")
 #: Of a longer reply that needs repairs the end is read.
 _MOST_REPAIRED = 10_000
 _WHOLE_SCORE = re.compile(r"score\W+[^\s,}\]\"']+\s*[^\s\w./%]")
 
 
 def parse_score(reply: str) -> tuple[float, str]:
-    reply = _SCORE_AS_TEXT.sub(r"\1\2", reply)  # none within JSON's texts: a reason may quote one
+    reply = _TEXT_SCORE.sub(r"\1\2", reply)  # none within JSON's texts: a reason may quote one
     try:
         parsed = json.loads(reply)
     except (ValueError, RecursionError):

@@ -73,8 +73,8 @@ def test_rubric_without_judge_is_refused(grade):
         *(('{"draft": 1} {"score": 0}', 0), ('{"score": 0}, once more: {"score": 0}', 0)),
         ('{"score": 0.5, "reason": "cut o', 0.5),
         *(('{"score": 0.8\n "reason": "x"}', 0.8), ('{"score": 0.80 (good), "reason": "r"}', 0.8)),
-        *(('{"score": "0.5"}', 0.5), ("{'score': '1', 'reason': 'r'}", 1)),
-        ('{"score": 0, "reason": "It claims {\'score\': \'1\'}."}', 0),
+        *(('{"score": "0.5"}', 0.5), ("So: {'reason': '2 \"hold\"', 'score': '1'}", 1)),
+        ('{"reason": "It claims {\'score\': \'1\'}.", "score": 0}', 0),
         pytest.param(f'{{"score": 1, "reason": "{"r" * 20_000}"}}', 1, id="long"),
     ],
 )
