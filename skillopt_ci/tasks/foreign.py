@@ -228,7 +228,7 @@ def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
     columns = takewhile(lambda one: rest.get(one) not in (None, ""), ascii_uppercase)
     shown = {column: str(rest[column]) for column in columns} or labelled(rest.get("options"))
     named = {*answers} <= {*shown, *shown.values()}
-    if given is None and len(shown) > 1 and named and all(shown.values()):
+    if given is None and len(shown) > 1 and named and any(shown.values()):
         given = {label: rest.pop(label, "") or text for label, text in shown.items()}
     return labelled(given)
 

@@ -133,7 +133,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": ["-$1,500", "1,234.50", "-5%", "1 1/2", "2.50 €", "1.5 %"]}, "number", "-5%"),
         ({"answer": "1234,789.23"}, "normalized", "1234,789.23"),
         ({"answer": {"text": ["1.5"], "answer_start": [0]}}, "number", "1.5"),
-        ({"answer": "B", "choices": ["x", "y"]}, "choice", "B"),
+        ({"answer": "B", "options": ["x", "y", ""]}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": None}}, "choice", "B"),
         ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
