@@ -207,13 +207,13 @@ def _sizes(run: Run, checkout: Checkout, turns: float = 1) -> dict[Account, Call
         (Account(one.role, one.stage.partition(" ")[0]), used) for one, used in accounts.items()
     )
     measured = {account: _mean_call(usage) for account, usage in used.items() if usage.calls}
-    answer = ANSWER
-    made = total(used.get(stage, Usage()) for stage in counts.ATTEMPTS)
+    reply, made = ANSWER, total(used.get(stage, Usage()) for stage in counts.ATTEMPTS)
     if made.calls:  # a stage without attempts yet is sized by those of the others
         measured = dict.fromkeys(counts.ATTEMPTS, _mean_call(made)) | measured
-        answer = round(turns * (made.completion_tokens - made.reasoning_tokens) / made.calls)
+        # the mean number of turns is below 1 if the cache had most attempts
+        reply = round(max(1, turns) * (made.completion_tokens - made.reasoning_tokens) / made.calls)
     tasks = (*run.splits.train, *run.selection)
-    return _assumed_sizes(run.config, tasks, run.prompts, checkout.skill, answer) | measured
+    return _assumed_sizes(run.config, tasks, run.prompts, checkout.skill, reply) | measured
 
 
 def _assumed_sizes(

@@ -71,9 +71,9 @@ def test_an_epochs_end_compares_all_turns_of_an_agent_without_their_reasoning():
     checkout: Any = SimpleNamespace(state=SimpleNamespace(accounts={SELECTION: used}), skill="")
     run: Any = SimpleNamespace(config=planned_by(), splits=Splits(TASKS, TASKS, ()))
     run.selection, run.prompts = TASKS, Prompts.load()
-    found = [_sizes(run, checkout, turns)[SLOW_UPDATE].usage for turns in (1, 9)]
+    cached, *found = (_sizes(run, checkout, turns)[SLOW_UPDATE].usage for turns in (0.1, 1, 9))
     samples = 2 * run.config.optimizer.slow_update_samples
-    assert found[1].prompt_tokens - found[0].prompt_tokens == samples * 8 * 100
+    assert (found[1].prompt_tokens - cached.prompt_tokens, cached) == (samples * 800, found[0])
 
 
 def test_the_limit_that_ends_first_counts_if_it_can_be_priced_and_counted():
