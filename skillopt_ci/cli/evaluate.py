@@ -219,15 +219,11 @@ def trace_command(
     loaded = load_configured(settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     found = None
-    seen: dict[str, dict[str, None]] = {}  # the attempts at each task
+    seen: dict[str, dict[str, dict[str, None]]] = {}  # attempts by task and stage
     for trace in attempt_traces(read_events(events_path(ledger, ledger.run))):
-        seen.setdefault(trace.task, {})[f"{trace.attempt} ({trace.stage})"] = None
-        if (
-            trace.task == task
-            and attempt in (None, trace.attempt)
-            and stage in (None, trace.stage)
-            and trace.skill_sha256.startswith(skill or "")
-        ):
+        seen.setdefault(trace.task, {}).setdefault(trace.stage, {})[str(trace.attempt)] = None
+        meant = attempt in (None, trace.attempt) and stage in (None, trace.stage)
+        if meant and trace.task == task and trace.skill_sha256.startswith(skill or ""):
             found = trace
     if not seen:
         raise UsageError(
@@ -235,9 +231,12 @@ def trace_command(
             hint="Attempts are recorded where they are made, unless `rollout.events` is false.",
         )
     if found is None:
-        others = nearest(task, seen) or f"Recorded are {names_text(sorted(seen))}."
-        meant = f"Recorded attempts: {names_text([*seen[task]])}." if task in seen else others
-        raise UsageError(f"No such attempt at task {task!r} is recorded. {meant}")
+        made = [f"{name} {names_text([*each])}" for name, each in seen.get(task, {}).items()]
+        hint = f"Recorded attempts: {'; '.join(made)}." if made else nearest(task, seen)
+        raise UsageError(
+            f"No such attempt at task {task!r} is recorded. "
+            + (hint or f"Recorded are {names_text(sorted(seen))}.")
+        )
     if settings.json:
         print_json(list(found.events))
         return

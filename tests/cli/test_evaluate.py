@@ -145,7 +145,7 @@ def test_an_attempt_is_shown_from_question_to_outcome_and_found_by_its_stage(cli
     assert events[1]["messages"][0]["content"]
     task = first_task(trained, "selection")
     assert "stage selection" in cli(trained, "trace", task, "--stage", "selection").out
-    assert "Recorded attempts: 0 (selection)" in cli(trained, "trace", task, "--attempt", "77").err
+    assert "Recorded attempts: selection 0" in cli(trained, "trace", task, "--attempt", "77").err
 
 
 def test_the_skill_can_be_chosen(cli, fresh):
