@@ -246,14 +246,13 @@ def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
 
 #: json_repair reads objects that are alike as one, the last.
 _SCORES = re.compile(r"[\"']score[\"']\s*:\s*([\d.]+)")
-_TEXT_SCORE = re.compile(r"(?s)((?:\"score\"|^(?!.*\"score\").*?'score')\s*:\s*)[\"']([\d.]+)[\"']")
+_TEXT_SCORES = re.compile(r"[\"']score[\"']\s*:\s*[\"'](\d*\.?\d+)[\"']")
 #: Of a longer reply that needs repairs the end is read.
 _MOST_REPAIRED = 10_000
 _WHOLE_SCORE = re.compile(r"score\W+[^\s,}\]\"']+\s*[^\s\w./%]")
 
 
 def parse_score(reply: str) -> tuple[float, str]:
-    reply = _TEXT_SCORE.sub(r"\1\2", reply)  # none within JSON's texts: a reason may quote one
     try:
         parsed = json.loads(reply)
     except (ValueError, RecursionError):
@@ -262,8 +261,10 @@ def parse_score(reply: str) -> tuple[float, str]:
     replies = [item for item in candidates if isinstance(item, Mapping) and "score" in item]
     if not replies:
         raise ValueError(f'{quote(reply)} holds no JSON object with a "score"')
-    score = replies[-1]["score"]
-    if len({*_SCORES.findall(reply)}) > 1:  # it may quote one from the answer
+    score, numbers = replies[-1]["score"], {*_SCORES.findall(reply)}
+    if isinstance(score, str) and not numbers and {*_TEXT_SCORES.findall(reply)} == {score}:
+        score = float(score)
+    if len(numbers) > 1:  # it may quote one from the answer
         raise ValueError(f"{quote(reply)} holds several scores")
     if not _WHOLE_SCORE.search(reply):
         raise ValueError(f"the score of {quote(reply)} is cut off")
