@@ -196,9 +196,7 @@ async def _namespace_holder(
             start_new_session=True,
         )
     )
-    assert process.stdin is not None  # noqa: S101 - all three were asked for
-    assert process.stdout is not None  # noqa: S101
-    assert process.stderr is not None  # noqa: S101
+    assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018
     try:
         try:
             async with asyncio.timeout(_PATIENCE):

@@ -161,12 +161,14 @@ def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
     leases = (f"--force-with-lease={move.ref}:{move.old or ''}" for move in moves)
     refspecs = (f"{move.new or ''}:{move.ref}" for move in moves)
     command = (*_PUSH, *options, *leases, remote, *refspecs)
-    for seconds in (*_LOCK_PAUSES, None):
-        if (result := git.attempt(*command)).status == 0:
-            return
-        if seconds is None or not _LOCKED.search(result.stderr):
+    result = git.attempt(*command)
+    for seconds in _LOCK_PAUSES:
+        if result.status == 0 or not _LOCKED.search(result.stderr):
             break
         sleep(seconds)
+        result = git.attempt(*command)
+    if result.status == 0:
+        return
     # it may have arrived all the same: if the answer is lost, curl sends it again
     listed = _listed(git, remote, *(move.ref for move in moves))
     there = {name: oid for oid, name in (line.split("\t") for line in listed.text.splitlines())}

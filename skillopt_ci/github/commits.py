@@ -37,8 +37,7 @@ class ApiCommits:
                 content = b64encode(found.content).decode("ascii")
                 self._expect(oid, "blobs", {"content": content, "encoding": "base64"})
         base = git.run("rev-parse", f"{parents[0]}^{{tree}}").text
-        entries = list(_changed(git, base, tree))
-        if entries:
+        if entries := list(_changed(git, base, tree)):
             self._expect(tree, "trees", {"base_tree": base, "tree": entries})
         # Without author and committer, GitHub takes them from the token and signs the commit.
         made = self._create("commits", {"message": message, "tree": tree, "parents": [*parents]})

@@ -107,15 +107,15 @@ class LimitTracker:
 
     @property
     def reached(self) -> Limit | None:
-        limits, used = self.limits, sum(self.spent, Usage())
+        used = sum(self.spent, Usage())
         # a call without a known price must not hide what the others cost
         dollars = sum(usage.cost_usd or 0.0 for usage in self.spent)
         counts = (
-            (Limit.STEPS, limits.steps, self.steps),
-            (Limit.TOKENS, limits.tokens, used.tokens),
-            (Limit.COST, limits.cost_usd, dollars),
+            (Limit.STEPS, self.limits.steps, self.steps),
+            (Limit.TOKENS, self.limits.tokens, used.tokens),
+            (Limit.COST, self.limits.cost_usd, dollars),
         )
-        return next((one for one, most, n in counts if most is not None and n >= most), None)
+        return next((limit for limit, most, n in counts if most is not None and n >= most), None)
 
     def admit(self) -> None:
         if self.reached is not None:

@@ -105,7 +105,10 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
                 found.lost.append(f"{name}: the file {path}: {getattr(error, 'message', error)}")
         entry = {"id": name, "prompt": ask, "metadata": rest}
         if goal or points:
-            told = [one if isinstance(one, str) else _json(one) for one in points]
+            told = [
+                one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
+                for one in points
+            ]
             rubric = "\n- ".join([f"{goal}\n\nEach of these holds:".strip(), *told])
             # In the guide, a pass means that every expectation is met.
             strict = {"rubric": rubric, "hard_at": 1.0} if points else {"rubric": str(goal)}
@@ -161,7 +164,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         right = item.get(answer)
         texts = right.get("text") if isinstance(right, dict) and "answer_start" in right else right
         answers = [
-            str(one) if isinstance(one, str | float) else _json(one)
+            str(one) if isinstance(one, str | float) else json.dumps(one, ensure_ascii=False)
             for one in _listed(texts)
             if one not in ("", None)
         ]
@@ -231,10 +234,6 @@ def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
     if given is None and len(shown) > 1 and named and any(shown.values()):
         given = {label: rest.pop(label, "") or text for label, text in shown.items()}
     return labelled(given)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -9,7 +9,7 @@ The number of pairs is fixed before. The k-th test has the level 0.05 · 6/(πk)
 import math
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -20,10 +20,11 @@ from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
 from skillopt_ci.ledger.timeline import comparable_from
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
-from skillopt_ci.rollout.types import AttemptRequest
+from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading
 from skillopt_ci.stats import sign_test, wilson
+from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural, score, signed
 from skillopt_ci.training.measure import Scores, worth
 from skillopt_ci.training.plan import (
@@ -322,15 +323,21 @@ async def _tested(
             break
         scores.add(*rollouts)
         scores.refuse_errors(limit, STAGE, attempts)
-        pairs = list(record.pairs)
-        for (task, draw), *both in zip(drawn, rollouts[::2], rollouts[1::2], strict=True):
-            if all(one.status.measured for one in both):
-                current, confirmed = (
-                    round(float(worth(run.config.evaluation, (one.hard, one.soft))), _DIGITS)
-                    for one in both
-                )
-                pairs.append(FreshPair(id=task.id, draw=draw, current=current, confirmed=confirmed))
-        now = {"pairs": tuple(pairs), "draws": record.draws + size}
-        record = recomputed(record.model_copy(update=now))
+        pairs = (*record.pairs, *_pairs(run, drawn, rollouts))
+        record = recomputed(
+            record.model_copy(update={"pairs": pairs, "draws": record.draws + size})
+        )
     scores.refuse_errors(limit, STAGE)
     return record
+
+
+def _pairs(
+    run: Run, drawn: Sequence[tuple[Task, int]], rollouts: Sequence[Rollout]
+) -> Iterator[FreshPair]:
+    for (task, draw), *both in zip(drawn, rollouts[::2], rollouts[1::2], strict=True):
+        if all(one.status.measured for one in both):
+            current, confirmed = (
+                round(float(worth(run.config.evaluation, (one.hard, one.soft))), _DIGITS)
+                for one in both
+            )
+            yield FreshPair(id=task.id, draw=draw, current=current, confirmed=confirmed)

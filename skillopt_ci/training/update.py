@@ -82,7 +82,7 @@ async def _applied(skill: str, edits: Sequence[Edit], chat: OptimizerChat) -> Up
 
 def _lines(text: str) -> Counter[str]:
     """How often each line stands in ``text``, list markers and blank lines aside."""
-    return Counter(filter(None, (line.strip(" \t-*+") for line in text.split("\n"))))
+    return Counter(bare for line in text.split("\n") if (bare := line.strip(" \t-*+")))
 
 
 async def _taken_over(skill: str, edits: Sequence[SkillCandidate], _: OptimizerChat) -> Updated:
