@@ -237,5 +237,4 @@ def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
 
 
 def _listed(value: Any) -> list[Any]:
-    listed = [] if value is None else [value]
-    return value if isinstance(value, list) else listed
+    return [] if value is None else value if isinstance(value, list) else [value]
