@@ -256,7 +256,7 @@ def _print(
     table = Table(show_header=headed, header_style="bold", box=None, padding=(0, len(_GAP), 0, 0))
     table.add_column(headings[0], no_wrap=True)
     table.add_column(headings[1], overflow="fold")
-    for row in rows[headed:]:
+    for row in rows[1:] if headed else rows:
         table.add_row(*row)
     with console.capture() as drawn:
         if title:  # as wide as the terminal: rich's own titles are no wider than their table
