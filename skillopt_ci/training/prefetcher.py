@@ -7,7 +7,14 @@ unclaimed and charged to the work that uses it, so no record depends on what was
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -97,7 +104,8 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
             # this step is not committed yet
             latest = (record,) if isinstance(record, StepRecord) else ()
             outlook = look_beyond(run, after, *latest)
-            prefetcher.expect(() if outlook is None else outlook.attempts)
+            now = () if outlook is None else outlook.attempts
+            prefetcher.expect(now, tests_due(run, after))
 
 
 @dataclass(eq=False)
@@ -109,13 +117,18 @@ class Prefetcher:
     _known: dict[_Key, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _begun: set[_Key] = field(default_factory=set, init=False)
 
-    def expect(self, requests: Iterable[AttemptRequest]) -> None:
+    def expect(
+        self, requests: Iterable[AttemptRequest], later: Iterable[AttemptRequest] = ()
+    ) -> None:
         # they replace what is queued; what has begun goes on
         for key in self._known.keys() - self._begun:
             self._known.pop(key).cancel()
-        for key, one in {self._key(one): one for one in requests}.items():
-            if key not in self._known:
-                self._known[key] = asyncio.create_task(self._work(key, one))
+        # one at a time, so that the work at hand waits for no more than one of the later attempts
+        turn = asyncio.Lock()
+        for queue, each in ((nullcontext(), requests), (turn, later)):
+            for one in each:
+                if (key := self._key(one)) not in self._known:
+                    self._known[key] = asyncio.create_task(self._work(key, one, queue))
 
     async def begun(self, request: AttemptRequest) -> None:
         """Wait for ``request`` if it is under way, raising its error; drop it if it is queued."""
@@ -135,10 +148,16 @@ class Prefetcher:
         # ignore failures: nothing needs these attempts any more
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, key: _Key, request: AttemptRequest) -> None:
-        async with self.slots:
+    async def _work(
+        self, key: _Key, request: AttemptRequest, queue: AbstractAsyncContextManager[None]
+    ) -> None:
+        async with queue:
+            await self.slots.acquire()
+        try:
             self._begun.add(key)
             await self.make(request)
+        finally:
+            self.slots.release()
 
     def _key(self, request: AttemptRequest) -> _Key:
         return request.task.id, _reading(request.skill), request.attempt
@@ -195,6 +214,24 @@ def look_beyond(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) ->
     skill, _ = first_epoch(run, checkout)
     rollout = _rollout(run, replace(checkout, skill=skill), *uncommitted)
     return rollout or Outlook("comparison", step, (), spent)
+
+
+def tests_due(run: Run, checkout: ScoredCheckout) -> tuple[AttemptRequest, ...]:
+    """The tests that end the run whatever is decided: the initial skill's from the last epoch on.
+
+    Once no step is left, also the last skill's, which is still to be confirmed.
+    """
+    step, last = checkout.state.step + 1, last_step_of(run, checkout)
+    plans = (plan_step(run.splits.train, run.config.train, n, checkout.state) for n in (step, last))
+    epoch, last_epoch = (plan.epoch for plan in plans)
+    inline = run.config.schedule.slow_update == "inline"  # a scheduled end may come before
+    if not (run.tested_under and inline and epoch >= last_epoch):
+        return ()
+    initial = run.ledger.read(checkout.commit, run.folder.initial_skill) or ""
+    tests = _attempts(run, run.test, initial, "test first")
+    if step <= last or boundary_due(run, checkout) is not None:
+        return tests
+    return tests + _attempts(run, run.test, checkout.skill, "test last")
 
 
 def _rollout(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Outlook | None:

@@ -10,8 +10,10 @@ import pytest
 from virtual_time import rounds
 
 from skillopt_ci.aio import Slots
+from skillopt_ci.cli.train import train_to_end
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.ledger.ledger import Ledger
+from skillopt_ci.progress import silent
 from skillopt_ci.rollout.events import read_events
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.tasks.task import Task
@@ -108,6 +110,17 @@ async def test_expect_forgets_waiting_attempts_and_finishes_begun_ones(prefetche
 
 
 @played
+async def test_later_attempts_let_the_work_at_hand_pass(prefetcher, hands, slots):
+    prefetcher.expect([order("a")], later=[order("x"), order("y"), order("z")])
+    await rounds()
+    at_hand = asyncio.create_task(slots.acquire())
+    await hands.finish("a", "x")
+    assert (hands.asked, at_hand.done()) == (["a", "x", "y"], True)
+    await hands.finish("y")
+    assert hands.asked == ["a", "x", "y", "z"]
+
+
+@played
 async def test_begun_raises_what_went_wrong(prefetcher, hands, slots):
     hands.failure = ModelSetupError("no such model")
     prefetcher.expect([order("a"), order("b")])
@@ -142,10 +155,17 @@ async def test_close_with_patience_finishes_what_is_under_way(prefetcher, hands,
 NONE, SURE = "schedule.ahead=none", "schedule.ahead=sure"
 #: So many places that each stage leaves some empty.
 WIDE = "model.target.max_concurrency=32"
-SETTINGS: list[tuple[str, ...]] = [(), EPOCH_ENDS, ("rollout.attempts=2", *EPOCH_ENDS)]
+SETTINGS: list[tuple[str, ...]] = [(), (WIDE,), EPOCH_ENDS, ("rollout.attempts=2", *EPOCH_ENDS)]
+SETTINGS += [(WIDE, "evaluation.confirm=0.5", *EPOCH_ENDS)]
 # where each call is weighed, or no answer is kept, nothing is made ahead
 HOLDS = ("budget.run.calls=500", "budget.step.tokens=900000", "cache.enabled=false")
 SETTINGS += [(WIDE, "train.num_epochs=1", one) for one in HOLDS]
+
+
+def train(checkout: Checkout, *overrides: str) -> None:
+    session = checkout.session(*overrides)
+    with session.ledger.lock():
+        asyncio.run(train_to_end(session, silent))
 
 
 def attempted(prompts: Sequence[str]) -> list[str]:
@@ -156,10 +176,10 @@ def attempted(prompts: Sequence[str]) -> list[str]:
 @pytest.mark.parametrize("overrides", SETTINGS)
 def test_what_is_sure_changes_neither_record_nor_calls(workshop, overrides):
     plain, ahead, server = workshop.checkout("plain"), workshop.checkout("ahead"), workshop.server
-    plain.run(NONE, *overrides)
+    train(plain, NONE, *overrides)
     asked = sorted(server.prompts)
     server.prompts.clear()
-    ahead.run(SURE, *overrides)
+    train(ahead, SURE, *overrides)
     assert ahead.trees() == plain.trees()
     assert sorted(server.prompts) == asked
     assert recorded(ahead) == recorded(plain)
@@ -185,6 +205,13 @@ def test_the_next_batch_is_attempted_while_a_verdict_is_saved(checkout, model_se
     model_server.trouble = trouble
     checkout.run(SURE)
     assert verdicts == [True]
+
+
+def test_the_initial_skill_is_tested_in_slots_that_stay_free(checkout, model_server):
+    train(checkout, SURE)
+    items = [prompt.rpartition("\n")[2] for prompt in model_server.prompts]
+    tested = min(items.index(task.messages[-1].content) for task in checkout.session().test)
+    assert any("Stage:" in prompt for prompt in model_server.prompts[tested:])
 
 
 def test_nothing_is_begun_ahead_of_a_step_that_is_done_alone(workshop):
