@@ -48,8 +48,8 @@ def load_configured(settings: Globals) -> Loaded:
         settings.redact.learn(run_secrets(loaded.config, loaded.root, environ))
         return loaded
     hint = "Write one with `skillopt-ci init`, or name yours with --config."
-    if near := [one for up in ("", "*/", "*/*/") for one in cwd.glob(up + escape(file.name))]:
-        hint = f"There is one elsewhere: --config {near[0].relative_to(cwd)}"
+    if near := [one for n in range(3) for one in cwd.glob("*/" * n + escape(file.stem) + ".y*ml")]:
+        hint = f"There is another one: --config {near[0].relative_to(cwd)}"
     raise ConfigError("there is no such file", file=file, hint=hint)
 
 

@@ -320,17 +320,19 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
     refuse_another_skill(state, path)
     start = start_of(ledger, path, position)
+    base = f"{ledger.remote}/{ledger.base}" if ledger.remote else ledger.base
     if ledger.read(start, path) is None and file.exists():  # else the part `skill` says so
-        where = ledger.base if start == position.base else f"skillopt/{config.run}"
-        commit = f"git add {shlex.quote(path)} && git commit"
+        where = base if start == position.base else f"skillopt/{config.run}"
+        push = ", then git push" if ledger.remote else ""
+        commit = f"git add {shlex.quote(path)} && git commit{push}"
         yield Finding("git", "error", f"{path} is not committed on {where}: {commit}")
     elif committed is not None and file.is_file():
         here = file.read_text(encoding="utf-8", errors="replace")
         if is_lfs_pointer(committed) and not is_lfs_pointer(here):
-            text = f"{path} is kept by Git LFS on {ledger.base}: training needs it in git"
+            text = f"{path} is kept by Git LFS on {base}: training needs it in git"
             yield Finding("git", "error", f"{text}\n{LFS_REMEDY}")
         elif committed.splitlines() != here.splitlines():  # git may end lines otherwise here
-            text = f"{path} here differs from {ledger.base}: training starts from what is committed"
+            text = f"{path} here differs from {base}: training starts from what is there"
             yield Finding("git", "warning", text)
     ledger.preflight(position)
     if config.git.commits == "api" and ledger.remote is None:

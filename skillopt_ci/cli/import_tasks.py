@@ -43,8 +43,7 @@ def import_command(
     files: dict[str, Sequence[object]] = {names[name]: part for name, part in parts.items()}
     if found.triggers:
         files[f"{to}/trigger.jsonl"] = found.triggers
-    taken = [name for name in files if (settings.cwd / name).exists()]
-    if taken and not force:
+    if not force and (taken := [name for name in files if (settings.cwd / name).exists()]):
         raise UsageError(f"{taken[0]} exists.", hint="Choose another folder (--to), or --force.")
     for name, entries in files.items():
         lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)

@@ -334,8 +334,7 @@ def _github_steps(
     # `gh` puts in owner and repository itself
     if not Git(place).attempt("remote").text:
         yield f"gh repo create --private --source {shlex.quote(str(place))}"
-    for key in keys:
-        yield f"gh secret set {key}"
+    yield from (f"gh secret set {key}" for key in keys)
     yield (
         "Let Actions open pull requests:\n     gh api -X PUT repos/{owner}/{repo}"
         "/actions/permissions/workflow -F can_approve_pull_request_reviews=true"

@@ -51,8 +51,8 @@ def read_layers(file: Path) -> tuple[Node, ...]:
             raise _invalid_base(mark, f"{name}cannot be read: {error.strerror}") from error
         tree = parse_yaml(text, Mark(file, 1))
         if not isinstance(tree.value, dict):
-            raise _invalid_base(
-                tree.mark, "expected a mapping of sections, such as `run:` and `skill:`"
+            raise InvalidConfigError(
+                [Problem(tree.mark, "", "expected a mapping of sections, such as `run:`, `skill:`")]
             )
         layers.insert(0, without(tree, BASE))
         if BASE not in tree.entries:

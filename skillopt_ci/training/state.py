@@ -156,8 +156,8 @@ def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) ->
         where = f"skillopt/{ledger.run}" if branch == commit else ledger.base
         raise SkillError(
             f"{path} is not in the commit that training starts from ({where} {commit[:10]}).",
-            hint=f"Commit it there: git add {shlex.quote(path)} && git commit. "
-            "Or fix the key `skill`.",
+            hint=f"Commit it there: git add {shlex.quote(path)} && git commit "
+            "(and git push, if there is a remote). Or fix the key `skill`.",
         )
     if is_lfs_pointer(skill):
         raise SkillError(

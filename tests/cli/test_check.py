@@ -309,6 +309,10 @@ def test_a_remote_that_cannot_be_read_or_pushed_to_is_found(fresh, git, tmp_path
     (finding,) = (one for one in found if one.part == "git" and one.level == "error")
     assert finding.exit_code is ExitCode.INFRASTRUCTURE
     git(fresh, "clone", "--quiet", "--bare", ".", origin)
+    git(fresh, "mv", "skills/ledger/SKILL.md", "new.md")
+    git(fresh, "commit", "--quiet", "--message", "Move it, and push nothing")
+    told = errors(look(fresh, "skill=new.md"))["git"]
+    assert told.endswith("committed on origin/main: git add new.md && git commit, then git push")
     git(fresh, "remote", "set-url", "--push", "origin", str(tmp_path / "read-only.git"))
     assert "git" in errors(look(fresh))
 

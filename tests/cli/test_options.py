@@ -130,7 +130,8 @@ def test_a_command_finds_the_configuration_from_a_folder_below(cli, trained, wor
 def test_a_configuration_below_is_named_and_not_used(cli, trained):
     found = cli(trained.parent, "config")
     assert (found.code, found.out) == (2, "")
-    assert "There is one elsewhere: --config repository/skillopt.yaml" in found.err
+    assert "There is another one: --config repository/skillopt.yaml" in found.err
+    assert "one: --config skillopt.yaml" in cli(trained, "config", "--config", "skillopt.yml").err
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def stand_on_the_skills_branch(checkout: Checkout) -> None:
     [
         (elsewhere, ("-o", "skill=docs"), ("a folder without a SKILL.md", "docs/inner/SKILL.md")),
         (elsewhere, ("-c", "conf.yaml"), ("conf.yaml: there is no such file", "skillopt-ci init")),
-        (elsewhere, ("-c", "docs/skillopt.yaml"), ("elsewhere: --config skillopt.yaml",)),
+        (elsewhere, ("-c", "docs/skillopt.yaml"), ("another one: --config skillopt.yaml",)),
         (elsewhere, ("-o", "skill=skill.md"), ("is not in the commit", "fix the key `skill`")),
         (commit_nothing, (), ("no commit yet", "Commit the skill")),
         (forget_the_skill, (), ("git add skills/SKILL.md && git commit",)),
