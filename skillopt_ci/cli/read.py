@@ -146,16 +146,13 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
     )
     # a reverted step whose notes were kept is told by them
     numbers = dict.fromkeys(entry.step for entry in told if entry.kind in ("step", "notes"))
-    steps = (folder.read_step(read, number) for number in numbers)
-    boundaries = (
-        folder.read_boundary(read, entry.epoch) for entry in told if entry.kind == "slow_update"
-    )
+    ends = (entry.epoch for entry in told if entry.kind == "slow_update")
     return RunView(
         state=reader.state,
         history=reader.history,
-        epochs=tuple(record for record in boundaries if record is not None),
+        epochs=tuple(filter(None, (folder.read_boundary(read, epoch) for epoch in ends))),
         summary=folder.read_summary(read),
-        steps=tuple(record for record in steps if record is not None),
+        steps=tuple(filter(None, (folder.read_step(read, number) for number in numbers))),
         places=step_places(reader),
         base=ledger.base,
         base_events=base_events,

@@ -114,17 +114,15 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     run = gather(reader)
     attempts, count = recorded_attempts(reader, run, redact)
     log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
-    versions = [*_versions(run)]
-    if reader.edited:
-        versions.append(Version("changed since, not scored yet", run.skill))
-    candidates = {}
-    for view in newest(run):
-        before, after = run.texts.get(view.made.skill_before), run.texts.get(view.made.skill_after)
-        if before is not None and after is not None and before != after:
-            candidates[view.anchor] = (before, after)
+    edited = [Version("changed since, not scored yet", run.skill)] if reader.edited else []
+    candidates = {
+        view.anchor: (run.texts[view.made.skill_before], run.texts[view.made.skill_after])
+        for view in newest(run)
+        if view.made.changed and {view.made.skill_before, view.made.skill_after} <= run.texts.keys()
+    }
     return Evidence(
         run=run,
-        versions=tuple(versions),
+        versions=(*_versions(run), *edited),
         candidates=candidates,
         meta_skill=(reader.read(reader.folder.meta_skill) or "").strip(),
         attempts=attempts,

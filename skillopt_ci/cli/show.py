@@ -44,8 +44,8 @@ def status_command(settings: Globals) -> None:
     coming, flying, commit = _coming(settings, reader), in_flight(reader), reader.flight
     at_work = is_held(reader.ledger.common_dir, reader.state.run)
     what = flying.name.lower() if flying else ""
-    summary = reader.folder.read_summary(reader.read)
-    run = RunView(reader.state, reader.history, summary=summary, commit=reader.commit)
+    summary, skill = reader.folder.read_summary(reader.read), reader.read(reader.skill_path) or ""
+    run = RunView(reader.state, reader.history, summary=summary, commit=reader.commit, skill=skill)
     if settings.json:
         next_work = {
             "unscored": reader.edited,

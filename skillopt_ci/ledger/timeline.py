@@ -10,18 +10,18 @@ from skillopt_ci.ledger.records import HistoryEntry
 MEASURED_ANEW = "the selection tasks or the way of measuring changed"
 
 
-def comparable_from(history: Sequence[HistoryEntry]) -> int:
-    """The index of the first event whose score is comparable with the latest one.
+def new_scale(entry: HistoryEntry, old: str) -> bool:
+    """Whether scores from before ``entry``, when the skill's hash was ``old``, do not compare.
 
     If an unchanged skill was measured again, then tasks, scorers or the model had changed.
     """
-    again = (
-        index
-        for index, (before, entry) in enumerate(pairwise(history), start=1)
-        if entry.kind == "measure"
-        and (entry.skill_sha256 == before.skill_sha256 or MEASURED_ANEW in entry.reason)
-    )
-    return max(again, default=0)
+    return entry.kind == "measure" and (entry.skill_sha256 == old or MEASURED_ANEW in entry.reason)
+
+
+def comparable_from(history: Sequence[HistoryEntry]) -> int:
+    """The index of the first event whose score is comparable with the latest one."""
+    pairs = enumerate(pairwise(history), start=1)
+    return max((at for at, (one, entry) in pairs if new_scale(entry, one.skill_sha256)), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,7 +385,7 @@ def confirmation_check(run: RunView, links: md.Links) -> WantedCheck | None:
         if run.unscored
         else md.clip(md.single_line(run.claim), 200) or "Nothing was merged yet",
         summary=md.join(SIMULATED if run.state.simulated else "", results(run), footer(run, links)),
-        conclusion="failure" if run.refuted and not run.unscored else conclusion,
+        conclusion="failure" if run.refuted else conclusion,
         details_url=links.workflow_run,
     )
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import HistoryEntry
-from skillopt_ci.ledger.timeline import Moment, timeline
+from skillopt_ci.ledger.timeline import Moment, new_scale, timeline
 from skillopt_ci.report.words import event_name
 from skillopt_ci.stats import wilson
 from skillopt_ci.text import plural, score
@@ -79,12 +79,12 @@ def _y(value: float) -> float:
 
 
 def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[tuple[str, str]]:
-    """Break the curve where an unchanged skill was measured again: scores stop being comparable."""
+    """Break the curve where scores stop being comparable."""
     points: list[tuple[float, float, int]] = []
     known = ""
     for moment, x in placed:
         entry = moment.entry
-        if entry.kind == "measure" and known == moment.entry.skill_sha256 and points:
+        if points and new_scale(entry, known):
             yield _stretch(points)
             points = []
         if moment.current_score is not None:
@@ -93,7 +93,7 @@ def _stretches(placed: Sequence[tuple[Moment, float]]) -> Iterator[tuple[str, st
             if entry.tasks and (entry.kind in ("start", "measure") or entry.stays or not tasks):
                 tasks = entry.tasks
             points.append((x, moment.current_score, tasks))
-        known = moment.entry.skill_sha256
+        known = entry.skill_sha256
     if points:
         yield _stretch(points)
 

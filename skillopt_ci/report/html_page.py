@@ -145,7 +145,8 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
     told += [run.claim] if run.claim and not run.refuted else []
     told += [one.text for one in run_facts(run) if one.label == "caution"]
     now = (current.origin, current.measurement.score, current.measurement.n)
-    first = () if origin is None else (("at the start", run.first_score, origin.tasks),)
+    began = f"after step {origin.step}" if origin and origin.step else "at the start"
+    first = () if origin is None else ((began, run.first_score, origin.tasks),)
     yield "Selection", (*first, now), told
 
 

@@ -103,14 +103,15 @@ def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
 
 
 def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]:
+    run = replace(run, base_events=0)
     return {
         **pick(run, "run=state.run skill=state.skill commit step=state.step epoch=state.epoch"),
         "epoch_end": run.state.boundary,
-        "score_initial": run.history[0].score_after,
+        "score_initial": run.origin and run.origin.score_after,
         **pick(run.state, "score_current=current.measurement.score"),
         **pick(run.state, "score_best=best.measurement.score best_step=best.step"),
         **pick(run.state, "tasks=current.measurement.n"),
-        **replace(run, base_events=0).counts,
+        **run.counts,
         **pick(run.state.usage, "calls tokens cost_usd"),
         "accounts": [
             {**account._asdict(), **asdict(used)} for account, used in run.state.accounts.items()

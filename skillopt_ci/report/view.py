@@ -341,8 +341,8 @@ class RunView:
     @property
     def refuted(self) -> bool:
         """Whether by fresh attempts the current skill is worse than the last confirmed one."""
-        test = self.confirmation
-        return self.state.provisional and test is not None and test.action == "refuted"
+        known, test = self.state.provisional and not self.unscored, self.confirmation
+        return known and test is not None and test.action == "refuted"
 
     @property
     def claim(self) -> str:
@@ -355,7 +355,7 @@ class RunView:
             more = f"; so far {test.reason}" if test and test.action == "open" else ""
             now = f"Provisional: fresh attempts have yet to confirm {names_text(names)}{more}"
         sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
-        when = f" after step {sure.step}" if sure and now else ""
+        when = f" after step {sure.step}" if sure and (now or self.unscored) else ""
         confirmed = f"Confirmed{when}: {sure.reason}" if sure else ""
         return f"{now}. {confirmed}" if now and confirmed else now or confirmed
 

@@ -15,7 +15,7 @@ from skillopt_ci.ledger.summary import (
     Summary,
     TypeScore,
 )
-from skillopt_ci.ledger.timeline import timeline
+from skillopt_ci.ledger.timeline import comparable_from, timeline
 from skillopt_ci.model.types import Account, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.rollout.metrics import OTHER, paired
@@ -198,7 +198,10 @@ def _summary(
         tested = {"test": test, "interval": astuple(wilson(test.hard, test.n)), "by_type": types}
         return skill.model_copy(update=tested)
 
-    initial = final(initial_sha256, 0, "initial", history[0].score_after)
+    # what was measured before the tasks or the way of measuring changed does not compare
+    first = history[comparable_from(history)]
+    comparable = first.skill_sha256 == initial_sha256
+    initial = final(initial_sha256, 0, "initial", first.score_after if comparable else None)
     best, last = (
         final(one.sha256, one.step, one.origin, one.measurement.score)
         for one in (state.best, state.current)

@@ -149,7 +149,9 @@ def test_a_process_at_work_in_the_clone_is_told(cli, trained):
 def test_a_skill_changed_by_hand_is_measured_first(cli, done):
     text = Checkout(done).show(BRANCH, "skills/ledger/SKILL.md")
     Checkout(done).commit("skills/ledger/SKILL.md", f"{text}\nBe brief.\n", branch=BRANCH)
-    first, then = next_said(cli(done, "status", *MORE)).split("; then ")
+    told = cli(done, "status", *MORE)
+    assert "the skill was changed since: " in told.out
+    first, then = next_said(told).split("; then ")
     assert first == "measure the skill again, since it was changed by hand"
     assert then == "step 3 of 4, by `step` or `run`"
     assert cli(done, "status", "--json").json["unscored"] is True

@@ -71,6 +71,14 @@ def test_a_comment_and_the_log_have_the_same_word_for_what_cannot_be_told_yet():
     assert event_line(again).endswith(f" on {again.tasks} tasks")
 
 
+def test_a_skill_that_was_changed_since_is_neither_confirmed_nor_refuted():
+    taken = entry(4, kind="revert", action="revert")
+    run = run_with(fresh("confirmed"), taken, confirmed="now")
+    assert ("fresh attempts", f"Confirmed after step 3: {GAIN}") in status_rows(run)
+    run = run_with(fresh("refuted"), taken)
+    assert (run.claim, run.refuted) == (f"{PROVISIONAL} step 1, step 3", False)
+
+
 def test_a_run_that_began_without_it_says_nothing_of_it():
     run = plain_run(3)
     assert (run.claim, confirmation_check(run, LINKS)) == ("", None)

@@ -7,6 +7,7 @@ from run_views import runs
 
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import HistoryEntry
+from skillopt_ci.ledger.timeline import MEASURED_ANEW
 from skillopt_ci.report.html_charts import Column, curve, outcome_map
 
 
@@ -18,7 +19,7 @@ def entry(kind: str, step: int, action: str, after: float | None, sha: str = "a"
 START = entry("start", 0, "start", 0.2)
 
 
-def test_the_line_follows_what_was_merged_and_nothing_else():
+def test_the_line_follows_what_was_merged_and_no_candidate_stands_on_the_ground():
     merged = entry("step", 1, "accept_new_best", 0.5, "b")
     history = [START, merged, entry("step", 2, "reject", 0.9, "b")]
     drawn = curve(history)
@@ -28,36 +29,29 @@ def test_the_line_follows_what_was_merged_and_nothing_else():
     assert [mark.kind for mark in drawn.marks] == ["measured", "merged", "reverted"]
     assert drawn.marks[2].y < heights[-1]
     assert drawn.marks[1].anchor == "step-1"
-
-
-def test_a_step_without_a_candidate_stands_on_the_ground():
     (_, mark) = curve([START, entry("step", 1, "skip_no_patches", None)]).marks
     assert (mark.kind, mark.title) == ("none", "Step 1: nothing proposed")
 
 
 def test_the_line_breaks_where_the_way_of_measuring_changed():
     assert len(curve([START, entry("measure", 1, "measure", 0.7)]).stretches) == 2
-    assert len(curve([START, entry("measure", 1, "measure", 0.7, "other")]).stretches) == 1
+    other = entry("measure", 1, "measure", 0.7, "other")
+    assert len(curve([START, other]).stretches) == 1
+    both = other.model_copy(update={"reason": f"by hand, and {MEASURED_ANEW}"})
+    assert len(curve([START, both]).stretches) == 2
 
 
-def test_steps_are_numbered_below_the_curve_as_far_as_there_is_room():
+def test_the_band_is_of_the_tasks_of_the_start_or_a_merged_candidate_not_of_a_reverted_one():
+    judged = entry("step", 1, "reject", 0.1).model_copy(update={"tasks": 4, "planned": 20})
+    merged = entry("step", 1, "accept", 0.2).model_copy(update={"tasks": 400})
+    for one, edges in ((judged, 2), (merged, 4)):
+        ((_, band),) = curve([START, one]).stretches
+        assert len({point.split(",")[1] for point in band.split()}) == edges
+
+
+def test_a_long_run_has_smaller_marks_short_ticks_for_its_epochs_and_numbers_with_room():
     history = [START, *(entry("step", number, "reject", 0.1) for number in range(1, 201))]
     assert 10 <= len(curve(history).labels) <= 25
-
-
-def test_a_reverted_candidate_that_few_tasks_judged_leaves_the_band_as_it_was():
-    judged = entry("step", 1, "reject", 0.1).model_copy(update={"tasks": 4, "planned": 20})
-    ((_, band),) = curve([START, judged]).stretches
-    assert len({point.split(",")[1] for point in band.split()}) == 2
-
-
-def test_a_merged_candidate_has_the_band_of_its_own_tasks():
-    merged = entry("step", 1, "accept", 0.2).model_copy(update={"tasks": 400})
-    ((_, band),) = curve([START, merged]).stretches
-    assert len({point.split(",")[1] for point in band.split()}) == 4
-
-
-def test_a_long_run_has_smaller_marks_and_short_ticks_for_its_epochs():
     short = curve([START, entry("slow_update", 1, "reject", 0.1)])
     assert (short.crowded, short.epoch_bottom) == (False, 100)
     ends = [entry("slow_update", number, "reject", 0.1) for number in range(1, 100)]
@@ -113,13 +107,10 @@ def test_the_paths_cover_every_cell_exactly_once(measured):
     assert len(cells) == len(set(cells)) == len(drawn.rows) * len(drawn.columns)
 
 
-def test_a_mark_says_what_only_the_evidence_can_tell_from_noise():
+def test_a_mark_says_what_only_the_evidence_can_tell_from_noise_and_what_is_an_estimate():
     history = [START, entry("step", 1, "accept_new_best", 0.5)]
     assert "merged, new best" in curve(history).marks[1].title
     assert "new best" not in curve(history, {"step-1": "merged, within noise"}).marks[1].title
-
-
-def test_a_partial_score_is_an_estimate_in_the_chart():
     facts = {"score_after": 0.825, "tasks": 16, "planned": 40}
     (_, mark) = curve([START, run_views.entry(7, **facts)]).marks
     assert mark.title.endswith("~0.825 on 16 of 40 tasks")

@@ -109,6 +109,9 @@ def test_it_tells_where_training_stands_and_the_evidence_of_a_step_that_is_opene
     assert ("Test" not in told, "no edit can solve more" not in told) == (True, True)
     assert "no edit can solve more" in build_page(evidence(plain_run(17)))
     assert ">0.91–1.00<" in build_page(evidence(replace(plain_run(17), state=state(0.9996, 17))))
+    again = entry(3, kind="measure", action="measure", score_after=0.4)
+    found = build_page(evidence(replace(plain_run(), history=(*plain_run().history, again))))
+    assert ("at the start" in told, ">after step 3<" in found) == (True, True)
     assert page.locator(".plot .mark.merged").count() == 2
     assert page.locator(".plot .mark.reverted").count() == 1
     assert page.locator("details.card").count() == 3

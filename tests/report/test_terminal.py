@@ -86,16 +86,13 @@ def test_a_merged_step_at_a_glance(make_record, make_decision, state):
     )
 
 
-def test_without_a_candidate_there_is_no_flip(make_record, make_proposal, make_decision, state):
+def test_flips_and_errors_at_a_glance(make_record, make_proposal, make_decision, state):
     decision = make_decision(action="skip_no_patches", score_after=None, measurement=None)
     record = make_record(proposal=make_proposal(n_edits_merged=0, edits=()))
     rows = dict(glance(record.model_copy(update={"decision": decision}), state))
     assert rows["verdict"] == "nothing proposed"
     assert (rows["edits"], rows["selection tasks"]) == ("none proposed", "not measured")
     assert "flips" not in rows
-
-
-def test_errors_are_shown_beside_the_score(make_record, make_decision, state):
     measured = make_decision().measurement.model_copy(update={"errors": ("s8", "s9")})
     rows = dict(glance(make_record(decision=make_decision(measurement=measured)), state, 1.0))
     assert rows["not measured"] == "s8, s9"
@@ -109,15 +106,10 @@ def run_of(state: State, *history: HistoryEntry) -> RunView:
 
 
 def test_steps_are_counted_by_what_became_of_them(state, make_entry):
-    history = [
-        make_entry(kind="start", action="start"),
-        make_entry(),
-        make_entry(action="accept"),
-        make_entry(action="reject"),
-        make_entry(action="reject", score_after=None),
-        make_entry(action="skip_no_patches", score_after=None),
-    ]
-    assert run_of(state, *history).counts == {"merged": 2, "reverted": 1, "empty": 2}
+    start = make_entry(kind="start", action="start")
+    judged = [make_entry(action=one) for one in ("accept_new_best", "accept", "reject")]
+    empty = [make_entry(action=one, score_after=None) for one in ("reject", "skip_no_patches")]
+    assert run_of(state, start, *judged, *empty).counts == {"merged": 2, "reverted": 1, "empty": 2}
 
 
 def test_the_run_at_a_glance(state, make_entry):

@@ -5,6 +5,7 @@ from run_views import entry, plain_run, state
 
 from skillopt_ci.ledger.evidence import PatternRecord
 from skillopt_ci.ledger.timeline import MEASURED_ANEW
+from skillopt_ci.report.terminal import status_json
 from skillopt_ci.report.view import StepPlace
 from skillopt_ci.report.words import failures
 
@@ -15,6 +16,7 @@ def test_a_measurement_of_the_same_text_starts_a_new_scale():
     run = plain_run(1)
     found = replace(run, history=(*run.history, entry(1, **MEASURE)))
     assert (found.first_score, found.rescaled) == (0.5, True)
+    assert status_json(found, {})["score_initial"] == 0.5
     run, edited = plain_run(1), entry(1, **MEASURE, skill_sha256="by hand")
     found = replace(run, history=(*run.history, edited))
     assert (found.first_score, found.rescaled) == (0.1, False)

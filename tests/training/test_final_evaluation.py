@@ -142,12 +142,13 @@ def test_a_run_that_went_on_is_finished_again(checkout, model_server):
     assert count_tests(model_server) == 8
 
 
-def test_without_a_test_there_is_still_a_summary(checkout, model_server):
+@pytest.mark.parametrize(("metric", "first"), [("hard", "0.000"), ("soft", "–")])  # – on no scale
+def test_without_a_test_there_is_still_a_summary(checkout, model_server, metric, first):
     checkout.run(*PLAIN)
-    found = end(checkout, "evaluation.eval_test=false").summary
+    found = end(checkout, "evaluation.eval_test=false", f"evaluation.gate_metric={metric}").summary
     assert (found.tested, found.tested_under, found.best.score) == ((), "", 0.5)
     assert count_tests(model_server) == 0
-    assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.500 on the selection tasks"
+    assert checkout.subjects()[-1] == f"Finish training: {first} → 0.500 on the selection tasks"
 
 
 def test_a_candidate_in_flight_comes_first(checkout):
