@@ -102,9 +102,8 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     if (loaded := job.configured) is None:
         return Facts(actor_may_write)
     missing = tuple(n for n in required_variables(loaded.config.model) if not job.environ.get(n))
-    changed = None
-    if job.client is not None:
-        changed = pull_requests.changed_paths(job.client, event.pull.number, event.pull.head_sha)
+    number, head = event.pull.number, event.pull.head_sha
+    changed = pull_requests.changed_paths(job.client, number, head) if job.client else None
     named = loaded.root / loaded.config.skill  # each part of it may be a link
     top = git_access.repositories(job.workspace, job.folder)[-1]
     paths = {os.path.relpath(path, top) for path in (named, *named.parents)}

@@ -84,7 +84,10 @@ def with_check(
 ) -> JobOutcome:
     """Post an evaluation's check. If that fails, the job fails: a merge may wait for it."""
     try:
-        keep_check(client, check, again=again)
+        # a job that fails has measured nothing, which takes no verdict back
+        keep_check(
+            client, replace(check, yields=check.yields or outcome.exit_code != 0), again=again
+        )
     except LostRace as newer:
         return replace(outcome, notes=(*outcome.notes, str(newer)))
     except SkilloptError as error:
@@ -169,7 +172,7 @@ def _compare(
     except BaseException:
         ended = replace(running, title="Not evaluated: the job says why", conclusion="cancelled")
         with suppress(SkilloptError):
-            keep_check(client, ended, yields=True)
+            keep_check(client, replace(ended, yields=True))
         raise
     old, new = (one.measurement for one in result.skills)
     difference = result.difference

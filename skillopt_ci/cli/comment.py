@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,19 +118,17 @@ def publish(
         # nobody reads on a pull request that people closed
         read = None if kept.declined else number
         if read is not None:
+            newest = comment.step_comment(run, links, inconclusive=inconclusive)
+            told = {"sticky": report, "per-step": newest}.get(wishes.comments)
             with noting(notes):
-                if wishes.comments == "sticky":
-                    comments.keep_comment(client, read, report)
-                elif wishes.comments == "per-step":
-                    comments.keep_comment(
-                        client, read, comment.step_comment(run, links, inconclusive=inconclusive)
-                    )
+                if told is not None:
+                    comments.keep_comment(client, read, told)
             with noting(notes):
                 answer_notes(run, client, links, read)
     with noting(notes):
         # What a workflow's token pushes starts no job that could post it, and it may be required.
         trained = unevaluated_check(run.state.run, run.commit, "success", TRAINED, links)
-        checks.keep_check(client, trained, yields=True)
+        checks.keep_check(client, replace(trained, yields=True))
         checks.keep_check(
             client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks)
         )

@@ -178,7 +178,7 @@ def push(git: Git, remote: str, moves: Sequence[Move], *options: str) -> None:
 
 def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
     rejected = [line for line in result.text.splitlines() if line.startswith("!")]
-    words = "\n".join([*rejected, result.stderr.strip()]).strip()
+    words = "\n".join([*rejected, result.stderr]).strip() or f"exit status {result.status}"
     if lock := _LOCKED.search(result.stderr):
         return PushRefused(
             f"{remote!r} did not take the push: git left a lock behind there\n{words}",
@@ -200,7 +200,7 @@ def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
 
 
 def fetch_error(remote: str, result: Exited) -> InfrastructureError | RepositoryError:
-    words = result.stderr.strip()
+    words = result.stderr.strip() or f"exit status {result.status}"
     # git 2.53 tells a lock by "already exists"
     if _LOCKED.search(words) or re.search(
         "bad object refs/|failed: reference already|cannot (?:lock|update) ref(?!.* but expected)",

@@ -14,13 +14,10 @@ from skillopt_ci.text import collapsed
 _TITLE = 255
 
 
-def keep_check(
-    client: Client, wanted: WantedCheck, *, yields: bool = False, again: bool = False
-) -> None:
+def keep_check(client: Client, wanted: WantedCheck, *, again: bool = False) -> None:
     """Create or complete the check of that name on that commit; needs an app's token.
 
-    Raises LostRace instead of making a concluded evaluation wait, unless it is to be made
-    ``again``. What ``yields`` leaves every concluded check as it is.
+    Raises LostRace instead of making a verdict wait, unless it is to be made ``again``.
     """
 
     def find() -> CheckRun | None:
@@ -37,14 +34,14 @@ def keep_check(
 
     fields, missing = _fields(client, wanted, wanted.annotations), tuple[Annotation, ...]()
     run, output = find(), fields["output"]
-    if yields and run is not None and run.conclusion:
-        return
-    if run is not None and run.conclusion and wanted.conclusion is None:
-        if not (again or run.output.title == NOTHING_TO_DO or run.conclusion == "cancelled"):
-            raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
-        run = None  # the pull request has another base by now, or the job was interrupted
-    if run is None:
-        run = client.create_idempotent(create, find)
+    verdict = run is not None and run.output.title != NOTHING_TO_DO and run.conclusion
+    if verdict and verdict != "cancelled":
+        if wanted.yields:
+            return
+        if wanted.conclusion is None and not again:
+            raise LostRace(f"the check {wanted.name} stays as it is: {verdict}")
+    if run is None or (run.conclusion and wanted.conclusion is None):
+        run = client.create_idempotent(create, find)  # a new one: interrupted, or another base
     else:
         missing = wanted.annotations[run.output.annotations_count or 0 :]
     agrees = (

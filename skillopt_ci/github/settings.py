@@ -42,7 +42,7 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
         yield _line(is_set, f"the secret {key} is set", f"gh secret set {key}")
     candidates = (f"skillopt-candidate/{run}", _STOPPING | {"deletion"})  # each step deletes it
     for branch, stopping in ((f"skillopt/{run}", _STOPPING), candidates):
-        guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}")
+        guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}?per_page=100")
         if guards is None:
             yield "warning", f"rules that guard {branch}: this token may not see them"
         elif stopped := sorted(stopping & {each["type"] for each in guards}):

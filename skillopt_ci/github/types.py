@@ -86,3 +86,5 @@ class WantedCheck:
     conclusion: Conclusion | None = None
     annotations: tuple[Annotation, ...] = ()
     details_url: str = ""
+    #: Leaves a verdict that the commit already has as it is.
+    yields: bool = False

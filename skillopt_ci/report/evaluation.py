@@ -144,6 +144,7 @@ def unevaluated_check(
         summary=md.inline(f"{why[:1].upper()}{why[1:]}.", 500),
         conclusion=conclusion,
         details_url=links.workflow_run,
+        yields=conclusion == "neutral",
     )
 
 

@@ -79,6 +79,8 @@ def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk):
     shown = desk.evaluate(head)
     assert (shown.exit_code, shown.outputs.finding) == (0, "regression")
     assert desk.conclusion() == (head, "failure")
+    unmeasured = desk.evaluate(head, "budget.step.calls=1", "model.target.temperature=0.5")
+    assert (unmeasured.exit_code, desk.conclusion()) == (ExitCode.BUDGET, (head, "failure"))
     desk.evaluate(head, "github.fail_on=never")
     assert desk.conclusion() == (head, "neutral")
 
@@ -170,8 +172,7 @@ def test_failed_infrastructure_is_no_finding(desk, model_server):
     model_server.trouble = lambda prompt: (401, "refused key")
     with pytest.raises(ModelSetupError):
         desk.evaluate(desk.propose(KNOWN + "\nOr so.\n"))
-    *_, check = desk.hub.checks.values()
-    assert check["output"]["title"] == "Not evaluated: the job says why"
+    assert [*desk.hub.checks.values()][-1]["output"]["title"] == "Not evaluated: the job says why"
     model_server.trouble = lambda prompt: None
     grader = "type: command, command: [/bin/sh, -c, 'echo $DB_PASSWORD; exit 3'], error_status: [3]"
     options = f"scorer={{{grader}, env: [DB_PASSWORD]}}", "rollout.programs_can_read_secrets=true"
@@ -198,8 +199,7 @@ def test_a_skill_that_head_deletes_is_not_measured(desk):
     outputs = desk.evaluate(head, "github.fail_on=never").outputs
     assert desk.conclusion() == (head, "neutral")
     assert (outputs.finding, outputs.improved) == ("regression", "false")
-    (comment,) = desk.hub.own_comments()
-    assert "At head, skills/SKILL.md is missing" in comment
+    assert ["skills/SKILL.md is missing" in body for body in desk.hub.own_comments()] == [True]
 
 
 @pytest.mark.parametrize(

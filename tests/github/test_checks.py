@@ -26,7 +26,7 @@ def test_it_is_in_progress_and_then_concluded_once(scene, client):
     assert scene.writes() == []
     with pytest.raises(LostRace, match="stays as it is: success"):
         keep_check(client, wanted(scene))
-    keep_check(client, wanted(scene, 0, "failure"), yields=True)
+    keep_check(client, replace(wanted(scene, 0, "failure"), yields=True))
     (run,) = scene.hub.checks.values()
     assert (run["status"], run["conclusion"]) == ("completed", "success")
     keep_check(client, wanted(scene), again=True)
