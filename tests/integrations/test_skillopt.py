@@ -143,6 +143,13 @@ def test_items_are_tasks_with_their_answers(opened):
     assert (task.references, task.task_type) == (("Rome", "Roma"), "qa")
 
 
+def test_a_generated_split_leaves_the_repository_alone(opened, root):
+    keys = {"split_mode": "ratio", "data_path": "data/train/items.json", "split_ratio": "1:1:1"}
+    found = opened("searchqa", config={**keys, "split_output_dir": "made"}, prompt_files="prompts")
+    assert [len(found.tasks(split)) for split in ("train", "selection", "test")] == [1, 1, 1]
+    assert not (root / "made").exists()
+
+
 def test_searchqa_asks_our_target_and_grades_itself(opened):
     found = searchqa(opened)
     task = found.tasks("train")[1]
@@ -300,7 +307,7 @@ def test_reflection_wants_the_files_of_training_attempts_alone(opened):
     assert found.identity() == searchqa(opened).identity()  # who reflects changes no score
 
 
-def test_a_refused_question_costs_that_question_alone(opened):
+def test_a_refused_question_costs_that_question_alone_and_an_outage_all(opened):
     found = reflecting(opened)
     shown = rollouts(found, "Paris", "<answer>Rome</answer>")
 
@@ -311,12 +318,8 @@ def test_a_refused_question_costs_that_question_alone(opened):
     patches, requests = reflected(found, shown, refuse_failures)
     assert [one["source_type"] for one in patches] == ["success"]
     assert len(requests) == 2  # not asked again
-
-
-def test_an_unreachable_optimizer_is_raised(opened):
-    shown = rollouts(reflecting(opened), "Paris")
     with pytest.raises(ModelUnavailable, match="down"):
-        reflected(reflecting(opened), shown, lambda _: ModelUnavailable("down"))
+        reflected(found, shown, lambda _: ModelUnavailable("down"))
 
 
 def contrast(opened: OpenEnvironment, mode: str = "fine") -> Any:
@@ -324,7 +327,7 @@ def contrast(opened: OpenEnvironment, mode: str = "fine") -> Any:
     return opened("little.py:Contrast", config=config, reflect="adapter")
 
 
-def test_an_adapters_own_reflection_sees_the_whole_batch(opened):
+def test_an_adapters_own_reflection_sees_the_whole_batch_and_may_propose_nothing(opened):
     found = contrast(opened)
     (one,) = rollouts(found, "one")
     twice = replace(one, messages=(*one.messages, Message("user", "And?")), artifacts=b"")
@@ -337,17 +340,12 @@ def test_an_adapters_own_reflection_sees_the_whole_batch(opened):
     assert list(told["files"]) == ["q/0~2/conversation.json"]
     assert (told["mine"], told["cfg"], told["random_seed"]) == ([2, True, 3], "patch", 7)
     assert (told["step_buffer_context"], told["meta_skill_context"]) == ("Earlier.", "Before.")
-
-
-def test_an_adapter_may_propose_nothing(opened):
-    (one,) = rollouts(contrast(opened), "one")
     assert reflected(contrast(opened, "silent"), (one,), patch) == ([], [])
 
 
 def test_reflection_without_prompts_is_refused_at_once(opened, root):
     (root / "bare").mkdir(exist_ok=True)
     (root / "bare" / "rollout_system.md").write_text("", encoding="utf-8")
+    options = {"config": "searchqa.yaml", "prompt_files": "bare", "reflect": "adapter"}
     with pytest.raises(UsageError, match="needs the prompts analyst_error and analyst_success"):
-        opened("searchqa", config="searchqa.yaml", prompt_files="bare", reflect="adapter").tasks(
-            "train"
-        )
+        opened("searchqa", **options).tasks("train")

@@ -170,6 +170,9 @@ def test_a_benchmark_that_needs_its_own_code_gets_its_adapter(load_text, name):
     assert config.tasks is None
     tasks = load_text(f"{text}scorer: {{type: exact}}\n").config.tasks
     assert tasks.model_dump() == {"split_dir": "d", "limit": 0}
+    own = load_text(f"{text}environment: {{type: skillopt, adapter: mine.py:Mine}}\n")
+    assert own.config.tasks is None
+    assert "max_steps" not in str(own.warnings)  # the adapter may read it
 
 
 @pytest.mark.parametrize(

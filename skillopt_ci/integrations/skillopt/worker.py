@@ -88,6 +88,7 @@ def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
     given = options.get("config") or {}
     config = flatten_config(load_config(str(root / given)) if isinstance(given, str) else given)
     config.setdefault("out_root", "")
+    config.pop("split_output_dir", None)  # the repository is read-only; a temporary folder is not
     kind = _adapter(options["adapter"], root)
     accepted = inspect.signature(kind.__init__).parameters
     adapter = kind(**{key: value for key, value in config.items() if key in accepted})
@@ -113,10 +114,9 @@ class SkillOptSide(Side):
         self._adapter = adapter
         self._seed = int(config.get("seed") or _SEED)
         adapter.setup({**config, "out_root": self._scratch.name})
-        loader = adapter.get_dataloader()
-        if loader is None or not hasattr(loader, "get_split_items"):
+        self._loader = loader = adapter.get_dataloader()
+        if not hasattr(loader, "get_split_items"):
             raise UsageError("the adapter has no data loader that lists its items by split")
-        self._loader = loader
         self._items = {ours: list(loader.get_split_items(name)) for ours, name in _SPLITS.items()}
 
     def tasks(self) -> dict[str, list[dict[str, Any]]]:
