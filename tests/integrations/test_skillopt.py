@@ -55,10 +55,10 @@ class Little(EnvAdapter):
     build_eval_env = build_train_env
 
     def build_env_from_batch(self, batch, **kwargs):
-        return [(batch.phase, batch.split, item) for item in batch.payload]
+        return [(batch.phase, batch.split, batch.seed, item) for item in batch.payload]
 
     def rollout(self, env_manager, skill_content, out_dir, **kwargs):
-        ((phase, split, item),) = env_manager
+        ((phase, split, seed, item),) = env_manager
         row = {"id": str(item["id"]), "hard": 0.5, "soft": 0.25, "n_turns": 1}
         match skill_content:
             case "failed":
@@ -72,7 +72,7 @@ class Little(EnvAdapter):
             case _:
                 text, _ = chat_target(system=skill_content, user="go", retries=3)
                 fed = kwargs.get("use_eval_feedback", False)
-                return [{**row, "response": text, "fail_reason": f"{phase} {split} {fed}"}]
+                return [{**row, "response": text, "fail_reason": f"{phase} {split} {fed} {seed}"}]
 
     def get_task_types(self):
         return ["places"]
@@ -131,7 +131,7 @@ def searchqa(opened: OpenEnvironment) -> Any:
 
 
 def little(opened: OpenEnvironment) -> Any:
-    return opened("little.py:Little", config={"split_dir": "data"})
+    return opened("little.py:Little", config={"split_dir": "data", "seed": 0})
 
 
 def test_items_are_tasks_with_their_answers(opened):
@@ -191,7 +191,7 @@ def test_the_adapters_own_prompts_are_the_analysts(opened):
 
 
 @pytest.mark.parametrize(
-    ("stage", "said"), [("rollout", "train train True"), ("selection", "eval valid_seen False")]
+    ("stage", "said"), [("rollout", "train train True 0"), ("selection", "eval valid_seen False 0")]
 )
 def test_an_adapter_is_told_what_it_rolls_out_for(opened, stage, said):
     found = little(opened)
@@ -336,7 +336,7 @@ def test_an_adapters_own_reflection_sees_the_whole_batch_and_may_propose_nothing
     assert patches == [{"patch": {"edits": []}, "said": "seen"}]
     told = json.loads(asked.messages[1].content)
     assert [row["id"] for row in told["rows"]] == ["q/0", "q/0~2"]
-    assert told["rows"][0]["fail_reason"] == "train train True"  # its row as it was
+    assert told["rows"][0]["fail_reason"] == "train train True 42"  # its row as it was
     assert list(told["files"]) == ["q/0~2/conversation.json"]
     assert (told["mine"], told["cfg"], told["random_seed"]) == ([2, True, 3], "patch", 7)
     assert (told["step_buffer_context"], told["meta_skill_context"]) == ("Earlier.", "Before.")

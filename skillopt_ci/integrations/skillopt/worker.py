@@ -112,7 +112,7 @@ class SkillOptSide(Side):
     def __init__(self, adapter: EnvAdapter, config: dict[str, Any]) -> None:
         self._scratch = scratch_folder("adapter")
         self._adapter = adapter
-        self._seed = int(config.get("seed") or _SEED)
+        self._seed = int(_SEED if config.get("seed") is None else config["seed"])
         adapter.setup({**config, "out_root": self._scratch.name})
         self._loader = loader = adapter.get_dataloader()
         if not hasattr(loader, "get_split_items"):
