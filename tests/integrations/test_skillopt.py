@@ -55,10 +55,10 @@ class Little(EnvAdapter):
     build_eval_env = build_train_env
 
     def build_env_from_batch(self, batch, **kwargs):
-        return [(batch.phase, batch.split, item) for item in batch.payload]
+        return [(batch.phase, batch.split, batch.seed, item) for item in batch.payload]
 
     def rollout(self, env_manager, skill_content, out_dir, **kwargs):
-        ((phase, split, item),) = env_manager
+        ((phase, split, seed, item),) = env_manager
         row = {"id": str(item["id"]), "hard": 0.5, "soft": 0.25, "n_turns": 1}
         match skill_content:
             case "failed":
@@ -72,7 +72,7 @@ class Little(EnvAdapter):
             case _:
                 text, _ = chat_target(system=skill_content, user="go", retries=3)
                 fed = kwargs.get("use_eval_feedback", False)
-                return [{**row, "response": text, "fail_reason": f"{phase} {split} {fed}"}]
+                return [{**row, "response": text, "fail_reason": f"{phase} {split} {fed} {seed}"}]
 
     def get_task_types(self):
         return ["places"]
@@ -131,7 +131,7 @@ def searchqa(opened: OpenEnvironment) -> Any:
 
 
 def little(opened: OpenEnvironment) -> Any:
-    return opened("little.py:Little", config={"split_dir": "data"})
+    return opened("little.py:Little", config={"split_dir": "data", "seed": 0})
 
 
 def test_items_are_tasks_with_their_answers(opened):
@@ -141,6 +141,13 @@ def test_items_are_tasks_with_their_answers(opened):
     asked = json.loads(task.messages[0].content)
     assert asked == {"question": "Where is 0?", "context": "[DOC] 0 is in Rome."}
     assert (task.references, task.task_type) == (("Rome", "Roma"), "qa")
+
+
+def test_a_generated_split_leaves_the_repository_alone(opened, root):
+    keys = {"split_mode": "ratio", "data_path": "data/train/items.json", "split_ratio": "1:1:1"}
+    found = opened("searchqa", config={**keys, "split_output_dir": "made"}, prompt_files="prompts")
+    assert [len(found.tasks(split)) for split in ("train", "selection", "test")] == [1, 1, 1]
+    assert not (root / "made").exists()
 
 
 def test_searchqa_asks_our_target_and_grades_itself(opened):
@@ -184,7 +191,7 @@ def test_the_adapters_own_prompts_are_the_analysts(opened):
 
 
 @pytest.mark.parametrize(
-    ("stage", "said"), [("rollout", "train train True"), ("selection", "eval valid_seen False")]
+    ("stage", "said"), [("rollout", "train train True 0"), ("selection", "eval valid_seen False 0")]
 )
 def test_an_adapter_is_told_what_it_rolls_out_for(opened, stage, said):
     found = little(opened)
@@ -300,7 +307,7 @@ def test_reflection_wants_the_files_of_training_attempts_alone(opened):
     assert found.identity() == searchqa(opened).identity()  # who reflects changes no score
 
 
-def test_a_refused_question_costs_that_question_alone(opened):
+def test_a_refused_question_costs_that_question_alone_and_an_outage_all(opened):
     found = reflecting(opened)
     shown = rollouts(found, "Paris", "<answer>Rome</answer>")
 
@@ -311,12 +318,8 @@ def test_a_refused_question_costs_that_question_alone(opened):
     patches, requests = reflected(found, shown, refuse_failures)
     assert [one["source_type"] for one in patches] == ["success"]
     assert len(requests) == 2  # not asked again
-
-
-def test_an_unreachable_optimizer_is_raised(opened):
-    shown = rollouts(reflecting(opened), "Paris")
     with pytest.raises(ModelUnavailable, match="down"):
-        reflected(reflecting(opened), shown, lambda _: ModelUnavailable("down"))
+        reflected(found, shown, lambda _: ModelUnavailable("down"))
 
 
 def contrast(opened: OpenEnvironment, mode: str = "fine") -> Any:
@@ -324,7 +327,7 @@ def contrast(opened: OpenEnvironment, mode: str = "fine") -> Any:
     return opened("little.py:Contrast", config=config, reflect="adapter")
 
 
-def test_an_adapters_own_reflection_sees_the_whole_batch(opened):
+def test_an_adapters_own_reflection_sees_the_whole_batch_and_may_propose_nothing(opened):
     found = contrast(opened)
     (one,) = rollouts(found, "one")
     twice = replace(one, messages=(*one.messages, Message("user", "And?")), artifacts=b"")
@@ -333,21 +336,16 @@ def test_an_adapters_own_reflection_sees_the_whole_batch(opened):
     assert patches == [{"patch": {"edits": []}, "said": "seen"}]
     told = json.loads(asked.messages[1].content)
     assert [row["id"] for row in told["rows"]] == ["q/0", "q/0~2"]
-    assert told["rows"][0]["fail_reason"] == "train train True"  # its row as it was
+    assert told["rows"][0]["fail_reason"] == "train train True 42"  # its row as it was
     assert list(told["files"]) == ["q/0~2/conversation.json"]
     assert (told["mine"], told["cfg"], told["random_seed"]) == ([2, True, 3], "patch", 7)
     assert (told["step_buffer_context"], told["meta_skill_context"]) == ("Earlier.", "Before.")
-
-
-def test_an_adapter_may_propose_nothing(opened):
-    (one,) = rollouts(contrast(opened), "one")
     assert reflected(contrast(opened, "silent"), (one,), patch) == ([], [])
 
 
 def test_reflection_without_prompts_is_refused_at_once(opened, root):
     (root / "bare").mkdir(exist_ok=True)
     (root / "bare" / "rollout_system.md").write_text("", encoding="utf-8")
+    options = {"config": "searchqa.yaml", "prompt_files": "bare", "reflect": "adapter"}
     with pytest.raises(UsageError, match="needs the prompts analyst_error and analyst_success"):
-        opened("searchqa", config="searchqa.yaml", prompt_files="bare", reflect="adapter").tasks(
-            "train"
-        )
+        opened("searchqa", **options).tasks("train")

@@ -14,7 +14,8 @@ ENV = "env: {name: a, skill_init: s.md, data_path: d.jsonl}\n"
 AZURE = "azure_openai_endpoint: 'https://x.openai.azure.com/'"
 
 
-KEYED = {"AZURE_OPENAI_API_KEY": "k", "TARGET_AZURE_OPENAI_API_KEY": "k"}
+KEY = "AZURE_OPENAI_API_KEY"
+KEYED = {KEY: "k", "TARGET_AZURE_OPENAI_API_KEY": "k"}
 
 
 def test_azure_is_called_at_its_v1_address(load_text):
@@ -33,28 +34,31 @@ def test_a_role_with_its_own_endpoint_has_its_own_key(load_text):
     assert model.optimizer.key_variable == "AZURE_OPENAI_API_KEY"
 
 
-def test_an_endpoint_with_plain_authentication_is_taken_as_it_is(load_text):
-    text = f"{ENV}model: {{azure_openai_endpoint: http://h/api, azure_openai_auth_mode: compat}}"
-    target = load_text(text).config.model.target
-    assert (target.provider, base_url_of(target)) == ("openai", "http://h/api")
+@pytest.mark.parametrize(
+    ("variable", "url", "environ"),
+    [(None, "http://h/api", {}), (KEY, "http://h/api", KEYED), (KEY, "https://h/api", {})],
+)
+def test_a_server_of_ones_own_needs_no_key(load_text, variable, url, environ):
+    text = f"{ENV}model: {{azure_openai_endpoint: {url}, azure_openai_auth_mode: ' Compat'}}"
+    target = load_text(text, environ=environ).config.model.target
+    told = (target.provider, base_url_of(target), target.key_variable)
+    assert told == ("openai", url, variable)
 
 
 @pytest.mark.parametrize(
-    ("mode", "ours"),
+    ("modes", "ours"),
     [
-        ("api_key", "key"),
-        ("key", "key"),
+        ("api_key API_KEY key", "key"),
         ("azure_cli", "azure_cli"),
-        ("managed_identity", "managed_identity"),
-        ("aad", "managed_identity"),
-        ("azure_ad", "managed_identity"),
+        ("managed_identity aad azure_ad", "managed_identity"),
     ],
 )
-def test_every_way_to_sign_in_to_azure_is_known(load_text, mode, ours):
-    text = f"{ENV}model: {{{AZURE}, azure_openai_auth_mode: {mode}}}"
-    azure = load_text(text).config.model.target.azure
-    assert azure is not None
-    assert azure.auth == ours
+def test_every_way_to_sign_in_to_azure_is_known(load_text, modes, ours):
+    for mode in modes.split():
+        text = f"{ENV}model: {{{AZURE}, azure_openai_auth_mode: {mode}}}"
+        azure = load_text(text).config.model.target.azure
+        assert azure is not None
+        assert azure.auth == ours
 
 
 def test_without_a_key_and_a_stated_way_the_azure_cli_signs_in(load_text):
@@ -103,7 +107,7 @@ def test_reasoning_effort_goes_to_both_roles(load_text, effort, ours):
 
 
 def test_a_compatible_server_gets_the_older_name_of_the_limit(load_text):
-    loaded = load_text(f"{ENV}model: {{backend: compat, target: m}}")
+    loaded = load_text(f"{ENV}model: {{backend: ' Compat ', target: m}}")
     target = loaded.config.model.target
     assert (target.base_url, target.model) == ("https://api.openai.com/v1", "m")
     assert target.api_key_env == "OPENAI_COMPATIBLE_API_KEY"
@@ -139,20 +143,17 @@ def test_qwen_settings_prefer_the_role(load_text, off):
 
 
 @pytest.mark.parametrize(
-    ("region", "url"),
-    [("''", "https://api.minimax.io/v1"), ("cn_zh", "https://api.minimaxi.com/v1")],
+    ("region", "url", "thinking", "kind"),
+    [
+        ("''", "https://api.minimax.io/v1", "'true'", "adaptive"),
+        ("cn_zh", "https://api.minimaxi.com/v1", "'false'", "disabled"),
+    ],
 )
-def test_minimax_is_called_in_its_region(load_text, region, url):
-    text = f"{ENV}model: {{target_backend: minimax, minimax_region: {region}, {AZURE}}}"
-    target = load_text(text).config.model.target
+def test_minimax_is_called_in_its_region_and_told_to_think(load_text, region, url, thinking, kind):
+    keys = f"minimax_region: {region}, minimax_enable_thinking: {thinking}, {AZURE}"
+    target = load_text(f"{ENV}model: {{target_backend: minimax, {keys}}}").config.model.target
     assert (base_url_of(target), target.model, target.temperature) == (url, "MiniMax-M3", 0.7)
     assert target.key_variable == "MINIMAX_API_KEY"
-
-
-@pytest.mark.parametrize(("value", "kind"), [("'true'", "adaptive"), ("'false'", "disabled")])
-def test_minimax_thinking_is_passed_on(load_text, value, kind):
-    text = f"{ENV}model: {{target_backend: minimax, minimax_enable_thinking: {value}, {AZURE}}}"
-    target = load_text(text).config.model.target
     assert target.preset.thinking[bool(target.thinking)] == {"thinking": {"type": kind}}
 
 
@@ -257,14 +258,10 @@ NETWORK = "sandbox_workspace_write.network_access=true"
 
 
 @pytest.mark.parametrize("word", ["false", "0", "no", "False"])
-def test_a_variable_that_says_no_keeps_codexs_network_off(load_text, word):
+def test_a_text_that_says_no_keeps_codexs_network_off(load_text, word):
     loaded = load_text(f"{CODEX}}}", environ={"CODEX_EXEC_NETWORK_ACCESS": word})
-    assert NETWORK not in loaded.config.model.target.command
-
-
-def test_a_quoted_false_keeps_codexs_network_off(read):
-    text = "target_backend: codex_exec, codex_exec_network_access: 'false'"
-    assert NETWORK not in read(text).target.command
+    stated = load_text(f"{CODEX}, codex_exec_network_access: '{word}'}}")
+    assert NETWORK not in loaded.config.model.target.command + stated.config.model.target.command
 
 
 @pytest.mark.parametrize(

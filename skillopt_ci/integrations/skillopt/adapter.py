@@ -32,8 +32,7 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
         if "row" not in left:
             facts = "hard soft fail_reason=reason task_type n_turns predicted_answer=answer"
             row = pick(rollout, facts)
-            turns = (message for message in rollout.messages if message.role != "system")
-            said = [pick(message, "role content") for message in turns]
+            said = [pick(one, "role content") for one in rollout.messages if one.role != "system"]
             # ASCII, because SkillOpt reads it in the locale's encoding.
             left = {"row": row, "files": {f"{task}/conversation.json": json.dumps(said)}}
         rows.append({**left["row"], "id": name})
@@ -55,8 +54,7 @@ class SkillOptOptions(bridge.BridgeOptions):
     reflect: Literal["ours", "adapter"] = "ours"
     """Who reads trajectories and proposes edits: our analysts, or the adapter's own `reflect`."""
     prompt_files: str | None = None
-    """A folder with `<name>.md` or `<environment>/<name>.md` for the prompt files that the
-    installed package lacks."""
+    """A folder of prompts that the package lacks: `<name>.md`, `<environment>/<name>.md`."""
 
 
 class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
@@ -69,8 +67,7 @@ class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
         return tuple(map(bridge.told_task, self.worker.tasks[split]))
 
     def prompts(self) -> Mapping[str, str]:
-        prompts: Mapping[str, str] = self.worker.facts["prompts"]
-        return prompts if self._read.prompts else {}
+        return self.worker.facts["prompts"] if self._read.prompts else {}
 
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
         training = place.stage == "rollout"

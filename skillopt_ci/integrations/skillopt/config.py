@@ -157,14 +157,15 @@ def translated(
     _refuse(keys, own)
     # In SkillOpt's files, only this name selects the adapter; keys of our own override it.
     name = keys.get(("env", "name"))
-    adapter = name if name and not own.entries.keys() & {"tasks", "environment", "scorer"} else None
-    bridged = adapter is not None and adapter.value in _BRIDGED
+    replaced = own.entries.keys() & {"tasks", "environment", "scorer"}
+    bridged = name is not None and name.value in _BRIDGED and not replaced
+    own_adapter = lookup(own, ("environment", "type")).value == "skillopt"
     problems, warnings = list[Problem](), list[Problem]()
     sections: dict[str, dict[str, Node]] = {name: {} for name in _KEYS if name in marks}
     for (section, key), node in keys.items():
         remarks = problems if key.endswith("api_key") else warnings
         if (text := _remark(section, key, node)) and not (
-            bridged and section == "env" and remarks is warnings
+            (bridged or own_adapter) and section == "env" and remarks is warnings
         ):
             remarks.append(Problem(node.mark, f"{section}.{key}", text))
         if section == "env" or key in _KEYS[section]:
@@ -173,6 +174,8 @@ def translated(
     roles = model_roles(model, env, marks["model"], environ, problems, warnings)
     derived = _run_skill_tasks(env, marks.get("env", own.mark), bridged)
     derived["model"] = Node(roles, marks["model"])
+    if "environment" in own.entries:  # brings its own tasks
+        derived.pop("tasks", None)
     shared = {section: Node(given, marks[section]) for section, given in sections.items()}
     result = merge(Node({**derived, **shared}, own.mark), own)
     file = next((layer.mark.file for layer in reversed(layers) if layer.mark.file), Path())

@@ -108,12 +108,11 @@ def flat_config(evidence: RunView) -> dict[str, object]:
         if isinstance(settings, Mapping):
             backend = _BACKENDS.get(str(settings["provider"]), "openai_compatible")
             flat |= {f"{role}_model": settings["model"], f"{role}_backend": backend}
-    steps = basis.steps_per_epoch
     return {
         **flat,
         **dict.fromkeys(("train_size", "samples_per_epoch"), basis.train_size),
-        "steps_per_epoch": steps,
-        "batches_per_epoch": steps * int(str(parts["train"]["accumulation"])),
+        "steps_per_epoch": basis.steps_per_epoch,
+        "batches_per_epoch": basis.steps_per_epoch * int(str(parts["train"]["accumulation"])),
     }
 
 

@@ -141,15 +141,14 @@ class _Role:
         if "command" not in result:  # commands have no token limit
             limits["max_completion_tokens"] = "max_output_tokens"
         if self.name == "target":
-            usual = {limits[key]: one for key, one in CALL_DEFAULTS.items() if key in limits}
-            result = {**usual, **result}
+            result = {limits[key]: n for key, n in CALL_DEFAULTS.items() if key in limits} | result
         result |= {own: calls[key] for key, own in limits.items() if key in calls}
         return as_node({key: one for key, one in result.items() if one is not None}, self.mark)
 
     @property
     def backend(self) -> str:
         words = (
-            str(self.settings[key].value) if key in self.settings else "openai"
+            str(self.settings[key].value).strip().lower() if key in self.settings else "openai"
             for key in (f"{self.name}_backend", "backend")
         )
         own, shared = (_BACKEND_WORDS.get(word, word) for word in words)
@@ -318,11 +317,12 @@ def _openai(role: _Role) -> _Fields:
     # If no way to sign in is given, assume a key if there is one, else the Azure CLI.
     usual = "key" if role.environ.get(variable) else "azure_cli"
     mode = role.get("azure_openai_auth_mode") or Node(usual, endpoint.mark)
-    if mode.value in ("openai_compatible", "compat", "openai"):
-        return {**result, **key, "provider": "openai"}
-    auth = _SIGN_IN_WORDS.get(str(mode.value), str(mode.value))
+    word = str(mode.value).strip().lower()
+    if word in ("openai_compatible", "compat", "openai"):
+        keyless = address.startswith("http://") and usual != "key"
+        return {**result, **({} if keyless else key), "provider": "openai"}
     azure = {
-        "auth": replace(mode, value=auth),
+        "auth": replace(mode, value=_SIGN_IN_WORDS.get(word, word)),
         # The v1 URL has no versions.
         "api_version": None
         if address.endswith("/v1")
@@ -332,7 +332,7 @@ def _openai(role: _Role) -> _Fields:
     }
     given = {name: node for name, node in azure.items() if node is not None}
     result |= {"provider": "azure", "azure": as_node(given, endpoint.mark)}
-    return {**result, **(key if auth == "key" else {})}
+    return {**result, **(key if _SIGN_IN_WORDS.get(word) == "key" else {})}
 
 
 def _served(
@@ -358,6 +358,7 @@ def _compatible(role: _Role) -> _Fields:
         )
     return _served(
         *(role, "openai_compatible", None),
+        keyless=role.text("openai_compatible_base_url").startswith("http://"),
         provider="compatible",
         model=role.chosen(),
         base_url=url or "https://api.openai.com/v1",

@@ -88,6 +88,7 @@ def open_side(options: Mapping[str, Any], root: Path) -> "SkillOptSide":
     given = options.get("config") or {}
     config = flatten_config(load_config(str(root / given)) if isinstance(given, str) else given)
     config.setdefault("out_root", "")
+    config.pop("split_output_dir", None)  # the repository is read-only; a temporary folder is not
     kind = _adapter(options["adapter"], root)
     accepted = inspect.signature(kind.__init__).parameters
     adapter = kind(**{key: value for key, value in config.items() if key in accepted})
@@ -111,12 +112,11 @@ class SkillOptSide(Side):
     def __init__(self, adapter: EnvAdapter, config: dict[str, Any]) -> None:
         self._scratch = scratch_folder("adapter")
         self._adapter = adapter
-        self._seed = int(config.get("seed") or _SEED)
+        self._seed = int(_SEED if config.get("seed") is None else config["seed"])
         adapter.setup({**config, "out_root": self._scratch.name})
-        loader = adapter.get_dataloader()
-        if loader is None or not hasattr(loader, "get_split_items"):
+        self._loader = loader = adapter.get_dataloader()
+        if not hasattr(loader, "get_split_items"):
             raise UsageError("the adapter has no data loader that lists its items by split")
-        self._loader = loader
         self._items = {ours: list(loader.get_split_items(name)) for ours, name in _SPLITS.items()}
 
     def tasks(self) -> dict[str, list[dict[str, Any]]]:
