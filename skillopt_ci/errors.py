@@ -105,7 +105,7 @@ class InfrastructureError(SkilloptError):
 
 
 class TooManyErrors(InfrastructureError):
-    """More tasks ended in errors than ``evaluation.max_error_rate`` allows."""
+    """More attempts ended in errors than ``evaluation.max_error_rate`` allows."""
 
 
 class OptimizerUnusable(InfrastructureError):

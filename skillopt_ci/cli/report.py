@@ -21,11 +21,10 @@ from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, newest, recorded, wishes
 from skillopt_ci.report.html_charts import TaskGrade, anchor, grade_of
 from skillopt_ci.report.html_page import Evidence, Version, build_page
-from skillopt_ci.report.terminal import shortened, trace_lines
+from skillopt_ci.report.terminal import MEASURED, shortened, trace_lines
 from skillopt_ci.report.view import RunView
 from skillopt_ci.report.words import event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
-from skillopt_ci.rollout.types import Status
 from skillopt_ci.sanitize import visible
 from skillopt_ci.text import plural, score
 from skillopt_ci.util import write_atomically
@@ -43,7 +42,6 @@ _HEADERS = {
 _TEXT, _ATTEMPT = 1_600, 6_000
 #: What a turn is, by its heading in the record; all others are tools.
 _KINDS = ("system", "user", "model", "result", "outcome")
-_MEASURED = tuple(one.value for one in Status if one.measured)
 
 
 @command()
@@ -163,7 +161,7 @@ def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
     """An attempt as the report shows it, shortened, without the secrets that are known by now."""
     outcome: TaskGrade = "unknown"
     told = "not ended"
-    if trace.end is not None and (status := str(trace.end.get("status", ""))) in _MEASURED:
+    if trace.end is not None and (status := str(trace.end.get("status", ""))) in MEASURED:
         hard, soft = float(trace.end.get("hard") or 0), float(trace.end.get("soft") or 0)
         outcome = grade_of(hard, soft)
         told = f"solved in part ({score(max(hard, soft))})" if outcome == "partial" else outcome

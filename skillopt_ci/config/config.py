@@ -234,7 +234,7 @@ class Evaluation(Section):
     eval_test: bool = True
     """At the end of the run, validate the last skill and test the first, best and last one."""
     max_error_rate: float = Field(default=0.2, ge=0, le=1)
-    """Stop a step if a larger share of its tasks ends in infrastructure or grader errors."""
+    """Stop a step if a larger share of its attempts ends in infrastructure or grader errors."""
     confirm: float = Field(default=0.1, ge=0, le=1)
     """Share of the run's attempts to spend on confirming merges with fresh attempts, at the end of
     the run and of longer epochs; 0: none. A run that began without it stays without it."""

@@ -13,6 +13,7 @@ from skillopt_ci.report import words as say
 from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
 from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import MeanEstimate, Statistics
+from skillopt_ci.rollout.types import Status
 from skillopt_ci.stats import Interval
 from skillopt_ci.text import cost_text, names_text, percent, plural, rounded, score, with_interval
 from skillopt_ci.util import pick
@@ -23,6 +24,7 @@ LOG_HEADINGS = ("step", "epoch", "before", "after", "best", "edits", "words", "v
 ESTIMATE_HEADINGS = ("role", "stage", "calls", "tokens a call", "tokens", "cost")
 #: Longer texts are shown as head and tail, unless the whole text is requested.
 SHORT = 2_000
+MEASURED = tuple(one.value for one in Status if one.measured)
 
 
 def title(record: StepRecord | BoundaryRecord, total: int | None = None) -> str:
@@ -206,10 +208,10 @@ def _event_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "result", "\n".join(parts)
         case "attempt_ended":
             made, tokens = (int(event.get(name) or 0) for name in ("calls", "tokens"))
-            used = Usage(made, tokens, cost_usd=event.get("cost_usd"))
-            hard, soft = (score(event.get(name)) for name in ("hard", "soft"))
-            told = f"{event.get('status')}: solved {hard}, partial credit {soft}. "
-            yield "outcome", f"{told}{event.get('reason', '')} ({say.usage_text(used)})"
+            used = say.usage_text(Usage(made, tokens, cost_usd=event.get("cost_usd")))
+            told = f"solved {score(event.get('hard'))}, partial credit {score(event.get('soft'))}"
+            told = told if event.get("status") in MEASURED else "not measured"
+            yield "outcome", f"{event.get('status')}: {told}. {event.get('reason', '')} ({used})"
 
 
 def shortened(text: str, limit: int) -> str:

@@ -197,7 +197,7 @@ class Scores:
             return
         reasons = Counter(reason for _, reason in self.failed.elements())
         raise TooManyErrors(
-            f"{errors} of {made} {stage} tasks could not be measured "
+            f"{errors} of {made} {stage} attempts could not be measured "
             f"(evaluation.max_error_rate is {limit:g}). Most often: {reasons.most_common(1)[0][0]}",
             hint="None of this is recorded. Every paid answer is kept: fix the cause, then rerun.",
         )

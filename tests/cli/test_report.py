@@ -108,6 +108,8 @@ def test_a_torn_record_is_read_as_far_as_it_goes(done):
 def test_an_outcome_is_put_into_words(status, hard, outcome, told):
     found = trajectory(course(status=status, hard=hard), unchanged)
     assert (found.outcome, found.told) == (outcome, told)
+    ended = "not measured" if outcome == "unknown" else "solved"
+    assert found.turns[-1].text.startswith(f"{status}: {ended}")
 
 
 def test_an_attempt_that_never_ended_is_told_so():
@@ -119,8 +121,7 @@ def test_the_instructions_are_left_out_and_the_rest_is_in_order():
     system = {"role": "system", "content": "the skill"}
     asked = {"type": "asked", "messages": [system, {"role": "user", "content": "Do it."}]}
     used = {"type": "tool_used", "call": {"name": "bash"}, "output": "ok", "exit_code": 1}
-    ended = {"type": "work_ended", "response": None}
-    found = trajectory(course(asked, said("I do."), used, ended), unchanged)
+    found = trajectory(course(asked, said("I do."), used, {"type": "work_ended"}), unchanged)
     told = [(turn.kind, turn.text) for turn in found.turns[:-1]]
     assert told == [("user", "Do it."), ("model", "I do."), ("tool", "ok")]
     assert found.turns[2].heading == "bash (exit status 1)"
@@ -134,8 +135,7 @@ def test_a_long_attempt_keeps_its_beginning_and_its_end():
     assert "characters left out" in found.turns[0].text
     assert found.turns[2].kind == "gap"
     assert found.turns[-2].text.startswith("159 ")
-    shown = len(found.turns) - 1
-    assert found.turns[2].text == f"{61 - shown} turns left out"
+    assert found.turns[2].text == f"{62 - len(found.turns)} turns left out"
 
 
 def test_secrets_are_hidden_even_where_a_text_is_cut_in_them():

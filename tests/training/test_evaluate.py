@@ -63,7 +63,7 @@ def test_a_few_errors_leave_the_rest_measured(checkout, model_server):
 
 def test_too_many_errors_are_no_result(checkout, model_server):
     model_server.trouble = lambda prompt: (500, "down")
-    with pytest.raises(TooManyErrors, match="8 of 8 test tasks"):
+    with pytest.raises(TooManyErrors, match="8 of 8 test attempts"):
         measure(checkout, RULE)
 
 

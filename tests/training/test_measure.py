@@ -33,7 +33,7 @@ def test_more_errors_than_allowed_are_refused(make_rollout, most, limit, refused
     errors = most + refused
     failed = [make_rollout("a", status=Status.ERROR, reason="no route")] * errors
     scores = Scores(rollouts=[*failed, *[make_rollout("a", 1.0)] * (4 - errors)])
-    told = f"{errors} of 4 selection tasks.*no route"
+    told = f"{errors} of 4 selection attempts.*no route"
     with pytest.raises(TooManyErrors, match=told) if refused else nullcontext():
         scores.refuse_errors(limit, "selection")
 

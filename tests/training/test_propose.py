@@ -102,7 +102,7 @@ def test_too_many_failing_rollouts_stop_the_step(checkout, model_server):
     checkout.step()
     before = checkout.ref(BRANCH)
     model_server.trouble = lambda prompt: (500, "out of order") if "Item " in prompt else None
-    with pytest.raises(TooManyErrors, match=r"4 of 4 training tasks.*out of order"):
+    with pytest.raises(TooManyErrors, match=r"4 of 4 training attempts.*out of order"):
         checkout.step()
     assert (checkout.ref(BRANCH), checkout.ref(CANDIDATE)) == (before, "")
 
@@ -110,7 +110,7 @@ def test_too_many_failing_rollouts_stop_the_step(checkout, model_server):
 def test_too_many_failing_measurements_keep_the_candidate(checkout, model_server):
     checkout.step()
     model_server.trouble = lambda prompt: (500, "out of order") if "Item 10" in prompt else None
-    with pytest.raises(TooManyErrors, match="8 of 8 selection tasks"):
+    with pytest.raises(TooManyErrors, match="8 of 8 selection attempts"):
         checkout.step()
     assert checkout.ref(CANDIDATE)
     model_server.trouble = lambda prompt: None

@@ -164,7 +164,7 @@ def test_with_both_off_no_epoch_has_an_end(due):
 def test_broken_server_costs_no_epoch_its_end(due, model_server):
     model_server.guidance, tip = RULE, due.ref(BRANCH)
     model_server.trouble = lambda prompt: (500, "down") if "Item" in prompt else None
-    with pytest.raises(TooManyErrors, match="comparison tasks"):
+    with pytest.raises(TooManyErrors, match="comparison attempts"):
         due.end_epoch("cache.enabled=false")
     assert due.ref(BRANCH) == tip
     model_server.trouble = lambda prompt: None
