@@ -26,7 +26,7 @@ from skillopt_ci.report.commits import summary_rows
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.report.words import arrow, event_name, quoted, rules, usage_text
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.text import plural, score, score_text
+from skillopt_ci.text import capitalized, plural, score, score_text
 from skillopt_ci.training import prefetcher, trainer
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import sizes_of, why_over
@@ -137,7 +137,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         done = plural(len(outcomes) - ends, "step")
         done += f" and {plural(ends, 'epoch end')}" if ends else ""
         over = _why_over(run)
-        settings.say(f"{over[0].upper()}{over[1:]}. This command did {done}.", err=True)
+        settings.say(f"{capitalized(over)}. This command did {done}.", err=True)
 
 
 def _why_over(run: Run) -> str:
@@ -428,7 +428,7 @@ def estimate_command(settings: Globals) -> None:
     most = (limits.calls, limits.tokens, limits.cost_usd)
     left = [math.inf if one is None else max(0, one - n) for one, n in zip(most, used, strict=True)]
     for part in [one for one in parts if one.stages]:
-        title, rows = f"{part.name[0].upper()}{part.name[1:]}", terminal.part_rows(part, left)
+        title, rows = capitalized(part.name), terminal.part_rows(part, left)
         # a narrow terminal goes without these, but not without stage and cost
         spare = ("tokens a call", "tokens", "role")
         print_table(settings, terminal.ESTIMATE_HEADINGS, rows, title, spare)

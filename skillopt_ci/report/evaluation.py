@@ -13,7 +13,7 @@ from skillopt_ci.report.comment import SIMULATED, TaskPlace, annotations, marker
 from skillopt_ci.report.words import gain_text, reservations, usage_text, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.stats import sign_test
-from skillopt_ci.text import percent, plural, rounded, score, score_text
+from skillopt_ci.text import capitalized, percent, plural, rounded, score, score_text
 
 _MOST_PAIRS = 100
 _Scores = Mapping[str, tuple[float, float]]
@@ -114,7 +114,7 @@ def evaluation_check(
     return WantedCheck(
         name=_check_name(view.run),
         head_sha=head_sha,
-        title=md.clip(md.single_line(view.headline[:1].upper() + view.headline[1:]), 200),
+        title=md.clip(md.single_line(capitalized(view.headline)), 200),
         summary=md.cut(md.join(*_parts(view, links)), md.COMMENT_BYTES),
         conclusion=conclusion,
         annotations=tuple(annotations(remarks, tasks or {})),
@@ -141,7 +141,7 @@ def unevaluated_check(
         name=_check_name(run),
         head_sha=head_sha,
         title=titles.get(conclusion or "", "Waiting"),
-        summary=md.inline(f"{why[:1].upper()}{why[1:]}.", 500),
+        summary=md.inline(f"{capitalized(why)}.", 500),
         conclusion=conclusion,
         details_url=links.workflow_run,
     )
@@ -149,7 +149,7 @@ def unevaluated_check(
 
 def untouched_comment(run: str, why: str, links: md.Links) -> str:
     """What stands in place of an earlier head's evaluation."""
-    told = f"### ➖ {md.code(run)}: {NOTHING_TO_DO}\n\n{md.inline(why[:1].upper() + why[1:], 500)}."
+    told = f"### ➖ {md.code(run)}: {NOTHING_TO_DO}\n\n{md.inline(capitalized(why), 500)}."
     return md.join(marker(run, "evaluation"), told, f"<sub>{links.run('workflow run')}</sub>")
 
 
