@@ -20,7 +20,7 @@ from skillopt_ci.config.loading import Loaded, run_names
 from skillopt_ci.errors import ExitCode, LocatedError, SkilloptError, UsageError
 from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import RedactedStream, Redactor
-from skillopt_ci.report.markdown import clip, inline, join
+from skillopt_ci.report.markdown import inline, inline_lines, join
 from skillopt_ci.sanitize import harmless
 
 
@@ -149,8 +149,7 @@ class Ended:
             return f"**{inline(why[-1], 1_000)}**" if why else title
         defect = self.exit_code == ExitCode.DEFECT
         hint = "Please report the job's log." if defect else inline(failure.hint, 1_000)
-        lines = (inline(line, 1_000) for line in clip(failure.message, 1_000).splitlines())
-        return join(f"{title} " + "<br>\n".join(lines), hint)
+        return join(f"{title} {inline_lines(failure.message, 1_000)}", hint)
 
 
 def execute(job: Job, line: list[str], on_result: Callable[[Printed], None] | None = None) -> Ended:

@@ -94,7 +94,7 @@ class EvaluationView:
 def evaluation_comment(view: EvaluationView, links: md.Links) -> str:
     head = f"### {_ICONS[view.finding]} {md.code(view.skill, 120)}: {md.inline(view.headline)}"
     text = md.join(marker(view.run, "evaluation"), head, *_parts(view, links))
-    return md.cut(text, md.COMMENT_BYTES)
+    return md.cut(text)
 
 
 def evaluation_check(
@@ -115,7 +115,7 @@ def evaluation_check(
         name=_check_name(view.run),
         head_sha=head_sha,
         title=md.clip(md.single_line(capitalized(view.headline)), 200),
-        summary=md.cut(md.join(*_parts(view, links)), md.COMMENT_BYTES),
+        summary=md.cut(md.join(*_parts(view, links))),
         conclusion=conclusion,
         annotations=tuple(annotations(remarks, tasks or {})),
         details_url=links.workflow_run,
