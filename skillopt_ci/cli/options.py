@@ -69,6 +69,11 @@ class Globals:
         """Where people read: standard output, or standard error if JSON has the former."""
         return sys.stderr if self.json else sys.stdout
 
+    @property
+    def colour(self) -> bool:
+        """Whether standard output takes colours."""
+        return wants_colour(sys.stdout, self.environ)
+
     def tell(self, values: object, text: str) -> None:
         """Print a result: ``values`` as one JSON object on a line if asked for, else ``text``."""
         click.echo(json_line(values) if self.json else text)

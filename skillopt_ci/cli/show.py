@@ -1,6 +1,5 @@
 """``skillopt-ci status``, ``log``, ``show``, ``diff``, ``best``, ``replay``: from git alone."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -149,9 +148,9 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     print_rows(settings, terminal.title(record), terminal.rows_in_full(event_view(record)))
     if isinstance(record, StepRecord) and record.proposal.diff:
         click.echo()
-        colour = wants_colour(sys.stdout, settings.environ)
         for line in record.proposal.diff.splitlines():
-            click.echo(click.style(harmless(line), fg=_COLOURS.get(line[:1])), color=colour)
+            styled = click.style(harmless(line), fg=_COLOURS.get(line[:1]))
+            click.echo(styled, color=settings.colour)
 
 
 @command()

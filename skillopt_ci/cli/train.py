@@ -3,7 +3,6 @@
 import asyncio
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -13,7 +12,7 @@ import click
 
 from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.console import print_rows, print_table, verdict_style
-from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json, wants_colour
+from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json
 from skillopt_ci.cli.read import RunReader, step_places
 from skillopt_ci.config.config import Budget
 from skillopt_ci.errors import RepositoryError, UsageError
@@ -282,8 +281,7 @@ def _tell(outcomes: list[Outcome], settings: Globals, outcome: Outcome) -> None:
 def print_outcome(outcome: Outcome, settings: Globals) -> None:
     """Print a table, of which ``-q`` leaves one line and to which ``-v`` adds all of `show`."""
     if settings.json or settings.verbosity < 0:
-        colour = wants_colour(sys.stdout, settings.environ)
-        settings.tell(outcome_json(outcome), summary(outcome, colour=colour))
+        settings.tell(outcome_json(outcome), summary(outcome, colour=settings.colour))
     if settings.verbosity < 0:
         return
     view = event_view(outcome.record, StepPlace(seconds=outcome.seconds))
