@@ -95,7 +95,7 @@ def command(
             if isinstance(option, click.Option):
                 option.show_default = True
         made.params += _OPTIONS
-        return made
+        return click.version_option(__version__, message="skillopt-ci %(version)s")(made)
 
     return decorate
 
@@ -111,11 +111,6 @@ def _option(
 
 
 _flag = partial(_option, is_flag=True)
-
-
-def _tell_version(_known: Globals, _asked: bool) -> NoReturn:
-    click.echo(f"skillopt-ci {__version__}")
-    raise click.exceptions.Exit(ExitCode.DONE)
 
 
 _OPTIONS = (
@@ -156,7 +151,6 @@ _OPTIONS = (
         count=True,
     ),
     _flag("--no-progress", "Show no progress.", lambda known, _: replace(known, progress=False)),
-    _flag("--version", "Show the version and exit.", _tell_version, is_eager=True),
 )
 
 
