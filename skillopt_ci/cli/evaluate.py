@@ -240,7 +240,7 @@ def trace_command(
         print_json(list(found.events))
         return
     for heading, text in terminal.trace_lines(found, whole=whole):
-        click.echo(click.style(harmless_line(heading), bold=True), color=settings.colour)
+        click.secho(harmless_line(heading), bold=True, color=settings.colour)
         click.echo(textwrap.indent(harmless(text), "  ") + "\n")
 
 

@@ -149,8 +149,7 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     if isinstance(record, StepRecord) and record.proposal.diff:
         click.echo()
         for line in record.proposal.diff.splitlines():
-            styled = click.style(harmless(line), fg=_COLOURS.get(line[:1]))
-            click.echo(styled, color=settings.colour)
+            click.secho(harmless(line), fg=_COLOURS.get(line[:1]), color=settings.colour)
 
 
 @command()
@@ -191,7 +190,7 @@ def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
         spans = (f"{opening}{one.text}{closing}" if one.changed else one.text for one in row.spans)
         lines.append((row.kind, f"{row.sign} {harmless(''.join(spans))}"))
     for kind, line in lines:
-        click.echo(click.style(line, fg=_COLOURS.get(kind)), settings.people, color=colour)
+        click.secho(line, settings.people, fg=_COLOURS.get(kind), color=colour)
 
 
 @command()
