@@ -69,8 +69,7 @@ class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
         return tuple(map(bridge.told_task, self.worker.tasks[split]))
 
     def prompts(self) -> Mapping[str, str]:
-        prompts: Mapping[str, str] = self.worker.facts["prompts"]
-        return prompts if self._read.prompts else {}
+        return dict(self.worker.facts["prompts"]) if self._read.prompts else {}
 
     def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
         training = place.stage == "rollout"
@@ -103,8 +102,7 @@ class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
         async with aclosing(self.run_job({"reflect": job}, talk)) as steps:
             async for _ in steps:
                 pass  # the models' answers suffice
-        patches: list[Mapping[str, object]] = talk.result["patches"]
-        return patches
+        return list(talk.result["patches"])
 
     def identity(self) -> Mapping[str, object]:
         """Options and versions, without ``reflect``, which does not affect scores."""
