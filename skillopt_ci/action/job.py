@@ -67,11 +67,13 @@ class Job:
 
     @property
     def run(self) -> str:
-        # empty if the configuration has errors and the job names none of its runs
+        """Empty if the configuration has errors and the job names none of its runs."""
+        if self.configured is not None:
+            return self.configured.config.run
         with suppress(SkilloptError):
-            if not self.configured and self.inputs.run not in run_names(self.settings.config_file):
+            if self.inputs.run not in run_names(self.settings.config_file):
                 return ""
-        return self.inputs.run if self.configured is None else self.configured.config.run
+        return self.inputs.run
 
     @property
     def page(self) -> Path:

@@ -230,7 +230,8 @@ def _command(job: Job, command: Command) -> JobOutcome:
         hint = f" {failed.hint}" if failed and ended.exit_code != ExitCode.DEFECT else ""
         why = f"{found.title}: {failed.message.rstrip('.')}.{hint}" if failed else ""
         shown.append(_publish(job, why))
-    last, folded = shown[-1] if shown else Published(), fold(ended.results)
+    last = shown[-1] if shown else Published()
+    folded = fold(ended.results)
     outputs = replace(
         folded,
         commit=last.commit or folded.commit,

@@ -76,8 +76,10 @@ def title(run: RunView) -> str:
 
 
 def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
-    branch, anything = f"skillopt/{run.state.run}", run.counts["merged"] or lessons(run)
-    learned = _gain(run) if anything else "nothing more" if run.base_events else "nothing yet"
+    branch = f"skillopt/{run.state.run}"
+    learned = "nothing more" if run.base_events else "nothing yet"
+    if run.counts["merged"] or lessons(run):
+        learned = _gain(run)
     text = md.join(
         marker(run.state.run, "pull-request"),
         f"### What {md.code(run.skill_name)} learned: {learned}",
