@@ -154,7 +154,9 @@ class Ended:
         return join(f"{title} {inline_lines(failure.message, 1_000)}", hint)
 
 
-def execute(job: Job, line: list[str], on_result: Callable[[Printed], None] | None = None) -> Ended:
+def execute(
+    job: Job, line: list[str], on_result: Callable[[Printed], object] = lambda _: None
+) -> Ended:
     """Run a command line in the job; ``on_result`` gets each object as it is printed."""
     results = _Results(on_result)
     with job.log.untrusted(f"skillopt-ci {line[0]}") as stream:
@@ -170,7 +172,7 @@ def execute(job: Job, line: list[str], on_result: Callable[[Printed], None] | No
 
 
 class _Results(io.TextIOBase):
-    def __init__(self, on_result: Callable[[Printed], None] | None) -> None:
+    def __init__(self, on_result: Callable[[Printed], object]) -> None:
         self.all: list[Printed] = []
         self._on_result = on_result
         self._rest = ""
@@ -180,8 +182,7 @@ class _Results(io.TextIOBase):
         for line in filter(None, lines):
             result = json.loads(line)
             self.all.append(result)
-            if self._on_result is not None:
-                self._on_result(result)
+            self._on_result(result)
         return len(text)
 
 
