@@ -135,8 +135,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
         done += f" and {plural(ends, 'epoch end')}" if ends else ""
-        over = _why_over(run)
-        settings.say(f"{capitalized(over)}. This command did {done}.", err=True)
+        settings.say(f"{capitalized(_why_over(run))}. This command did {done}.", err=True)
 
 
 def _why_over(run: Run) -> str:

@@ -93,8 +93,7 @@ class EvaluationView:
 
 def evaluation_comment(view: EvaluationView, links: md.Links) -> str:
     head = f"### {_ICONS[view.finding]} {md.code(view.skill, 120)}: {md.inline(view.headline)}"
-    text = md.join(marker(view.run, "evaluation"), head, *_parts(view, links))
-    return md.cut(text)
+    return md.cut(md.join(marker(view.run, "evaluation"), head, *_parts(view, links)))
 
 
 def evaluation_check(
