@@ -20,7 +20,7 @@ from skillopt_ci.config.loading import Loaded, run_names
 from skillopt_ci.errors import ExitCode, LocatedError, SkilloptError, UsageError
 from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import RedactedStream, Redactor
-from skillopt_ci.report.markdown import clip, inline, join
+from skillopt_ci.report.markdown import inline, inline_lines, join
 from skillopt_ci.sanitize import harmless
 
 
@@ -67,11 +67,13 @@ class Job:
 
     @property
     def run(self) -> str:
-        # empty if the configuration has errors and the job names none of its runs
+        """Empty if the configuration has errors and the job names none of its runs."""
+        if self.configured is not None:
+            return self.configured.config.run
         with suppress(SkilloptError):
-            if not self.configured and self.inputs.run not in run_names(self.settings.config_file):
+            if self.inputs.run not in run_names(self.settings.config_file):
                 return ""
-        return self.inputs.run if self.configured is None else self.configured.config.run
+        return self.inputs.run
 
     @property
     def page(self) -> Path:
@@ -149,11 +151,12 @@ class Ended:
             return f"**{inline(why[-1], 1_000)}**" if why else title
         defect = self.exit_code == ExitCode.DEFECT
         hint = "Please report the job's log." if defect else inline(failure.hint, 1_000)
-        lines = (inline(line, 1_000) for line in clip(failure.message, 1_000).splitlines())
-        return join(f"{title} " + "<br>\n".join(lines), hint)
+        return join(f"{title} {inline_lines(failure.message, 1_000)}", hint)
 
 
-def execute(job: Job, line: list[str], on_result: Callable[[Printed], None] | None = None) -> Ended:
+def execute(
+    job: Job, line: list[str], on_result: Callable[[Printed], object] = lambda _: None
+) -> Ended:
     """Run a command line in the job; ``on_result`` gets each object as it is printed."""
     results = _Results(on_result)
     with job.log.untrusted(f"skillopt-ci {line[0]}") as stream:
@@ -169,7 +172,7 @@ def execute(job: Job, line: list[str], on_result: Callable[[Printed], None] | No
 
 
 class _Results(io.TextIOBase):
-    def __init__(self, on_result: Callable[[Printed], None] | None) -> None:
+    def __init__(self, on_result: Callable[[Printed], object]) -> None:
         self.all: list[Printed] = []
         self._on_result = on_result
         self._rest = ""
@@ -179,8 +182,7 @@ class _Results(io.TextIOBase):
         for line in filter(None, lines):
             result = json.loads(line)
             self.all.append(result)
-            if self._on_result is not None:
-                self._on_result(result)
+            self._on_result(result)
         return len(text)
 
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from skillopt_ci.action import git_access
@@ -27,11 +26,9 @@ from skillopt_ci.report.comment import marker
 from skillopt_ci.report.markdown import inline, join
 from skillopt_ci.util import allow_open_files
 
-_new_token = partial(secrets.token_hex, 16)
-
 
 def main() -> int:
-    log = JobLog(sys.stdout, _new_token)
+    log = JobLog(sys.stdout, secrets.token_hex)
     close_process()
     allow_open_files()
     environ = whole_environment()
@@ -146,7 +143,7 @@ def _hand_over(job: Job, outcome: JobOutcome) -> None:
 
 def _tell_runner(environ: Mapping[str, str], outputs: Outputs, summary: str) -> None:
     if file := environ.get("GITHUB_OUTPUT"):
-        append_outputs(Path(file), outputs.by_name(), _new_token)
+        append_outputs(Path(file), outputs.by_name(), secrets.token_hex)
     if summary and (file := environ.get("GITHUB_STEP_SUMMARY")):
         with Path(file).open("a", encoding="utf-8", newline="\n") as stream:
             stream.write(summary.rstrip("\n") + "\n")

@@ -55,7 +55,8 @@ def _text(value: Any) -> str:
 
 
 def fold(results: Sequence[Printed]) -> Outputs:
-    last, said = (results[-1] if results else {}), dict[str, Any]()
+    last: Printed = results[-1] if results else {}
+    said: dict[str, Any] = {}
     if "matrix" in last:
         matrix = json.dumps(last["matrix"], separators=(",", ":"))
         said = {"matrix": matrix, "phase": last.get("phase")}

@@ -20,9 +20,9 @@ from skillopt_ci.github.comments import keep_comment, react, review_notes
 from skillopt_ci.github.pull_requests import find_own, merge_pull_request, why_paused
 from skillopt_ci.github.types import Reaction
 from skillopt_ci.ledger.ledger import Ledger, base_commit
+from skillopt_ci.report import markdown as md
 from skillopt_ci.report.comment import event_line, footer, lessons_text, marker, results, title
 from skillopt_ci.report.evaluation import unevaluated_check, untouched_comment
-from skillopt_ci.report.markdown import COMMENT_BYTES, Links, block, code, cut, inline, join, table
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.skill.diff import unified_diff
@@ -77,7 +77,7 @@ def tell_failed(job: Job, comment: Request, ended: Ended) -> None:
 def _skipped(job: Job, reason: str) -> JobOutcome:
     job.log.annotate("notice", harmless_line(reason), title="skillopt-ci did nothing")
     return JobOutcome(
-        Outputs(result="skipped"), f"**skillopt-ci did nothing:** {inline(reason, 500)}\n"
+        Outputs(result="skipped"), f"**skillopt-ci did nothing:** {md.inline(reason, 500)}\n"
     )
 
 
@@ -92,14 +92,14 @@ def _answer(
     job: Job, comment: Request, text: str, outcome: JobOutcome, by: str = "", *, new: bool = True
 ) -> JobOutcome:
     # each run posts its own answer, unless ``by`` marks one that is the same for all runs
-    named = f"Run {code(job.inputs.run)}:" if job.inputs.run and not by else ""
+    named = f"Run {md.code(job.inputs.run)}:" if job.inputs.run and not by else ""
     if meaning(outcome.exit_code).job_fails:
         run = links_of(job.environ).run("this job") or "its job"
-        text = join(text, f"To try again, write the command in a new comment or re-run {run}.")
+        text = md.join(text, f"To try again, write the command in a new comment or re-run {run}.")
     with noting(notes := list(outcome.notes)):
         if job.client is not None:
             first = marker(by or job.run or "answer", str(comment.id))
-            keep_comment(job.client, comment.number, join(first, named, text), new=new)
+            keep_comment(job.client, comment.number, md.join(first, named, text), new=new)
     return replace(outcome, notes=tuple(notes))
 
 
@@ -119,26 +119,25 @@ def _reply(job: Job, asked: Reply) -> JobOutcome:
     except InfrastructureError:
         raise  # it may work when tried again
     except SkilloptError as error:
-        lines = job.redact(f"Nothing was done: {error}")[:2_000].splitlines()
-        text = "<br>\n".join(inline(line, 2_000) for line in lines)
+        text = md.inline_lines(job.redact(f"Nothing was done: {error}"), 2_000)
         return _answer(job, comment, text, _skipped(job, job.redact(error.sentences)))
     outcome = JobOutcome(Outputs(result="done", page=page), f"{text}\n", notes=notes)
     return _answer(job, comment, text, outcome)
 
 
-def _told(reader: RunReader, word: str, links: Links, *, page: bool) -> str:
+def _told(reader: RunReader, word: str, links: md.Links, *, page: bool) -> str:
     run, path = view(reader), reader.skill_path
     if word == "diff":
         before = reader.ledger.read(base_commit(reader.ledger), path) or ""
         change = unified_diff(before, reader.read(path) or "", path)
-        text = block(change, "diff", lines=200) if change else "Nothing: base has this skill."
+        text = md.block(change, "diff", lines=200) if change else "Nothing: base has this skill."
     elif word == "report":
         text = lessons_text(run, links) or "Nothing learned yet that base lacks."
         where = links.run("this job's run") if page else ""
-        text = join(text, f"The page is an artifact of {where}." if where else "")
+        text = md.join(text, f"The page is an artifact of {where}." if where else "")
     else:
-        text = join(event_line(run.history[-1]), results(run))
-    return cut(join(f"### {code(run.skill_name)}: {word}", text, footer(run, links)), COMMENT_BYTES)
+        text = md.join(event_line(run.history[-1]), results(run))
+    return md.cut(md.join(f"### {md.code(run.skill_name)}: {word}", text, footer(run, links)))
 
 
 def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
@@ -215,7 +214,7 @@ def _command(job: Job, command: Command) -> JobOutcome:
     waits = ""
     if isinstance(ended.error, _Paused):
         job.log.annotate("notice", str(ended.error), title="Training waits")
-        waits = f"**Training waits.** {inline(str(ended.error), 1_000)}"
+        waits = f"**Training waits.** {md.inline(str(ended.error), 1_000)}"
         ended = Ended(results=ended.results)
     found = meaning(ended.exit_code)
     if (failed := ended.failure) is not None and ended.error is not None:
@@ -231,7 +230,8 @@ def _command(job: Job, command: Command) -> JobOutcome:
         hint = f" {failed.hint}" if failed and ended.exit_code != ExitCode.DEFECT else ""
         why = f"{found.title}: {failed.message.rstrip('.')}.{hint}" if failed else ""
         shown.append(_publish(job, why))
-    last, folded = shown[-1] if shown else Published(), fold(ended.results)
+    last = shown[-1] if shown else Published()
+    folded = fold(ended.results)
     outputs = replace(
         folded,
         commit=last.commit or folded.commit,
@@ -239,11 +239,12 @@ def _command(job: Job, command: Command) -> JobOutcome:
         page=_leave_page(job, command, ended),
         pull_request=str(last.pull_request or ""),
     )
-    rows = [(name, code(value, 1_000)) for name, value in outputs.by_name().items() if value]
-    listed = "\n".join(f"- {one['part']}: {inline(one['text'], 1_000)}" for one in remarks)
+    rows = [(name, md.code(value, 1_000)) for name, value in outputs.by_name().items() if value]
+    listed = "\n".join(f"- {one['part']}: {md.inline(one['text'], 1_000)}" for one in remarks)
     return JobOutcome(
         outputs,
-        report=last.report or join(ended.told, listed, table(("output", "value"), rows)) + "\n",
+        report=last.report
+        or md.join(ended.told, listed, md.table(("output", "value"), rows)) + "\n",
         exit_code=ended.exit_code,
         notes=last.notes,
         ending=ended.told if last.report and ended.exit_code else waits,

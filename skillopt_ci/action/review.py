@@ -57,11 +57,10 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
     with closing(ProgressDisplay(sys.stderr, settings)) as observer:
         run = build.open_run(settings, observer)  # all tasks, even if a budget plans fewer
         _refuse_unconfined(run)
-        after, missing = _merged(client, run, head)
         running = unevaluated_check(
             run.config.run, head, None, "base and head are not compared yet", links
         )
-        view, outputs, exit_code = _compare(run, client, running, after, missing)
+        view, outputs, exit_code = _compare(run, client, running)
     wishes, notes = run.config.github, list[str]()
     same, loaded = view.why == UNCHANGED, job.configured
     tasks = {} if loaded is None else task_places(loaded, run.ledger.git.folder)
@@ -108,14 +107,17 @@ def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
         return "", f"At head, {path} is not UTF-8 text (byte {error.start})"
 
 
-def _merged(client: Client, run: Run, head: str) -> tuple[str, str]:
-    """The skill of ``head``, with what base has changed since head left it, as a merge keeps it."""
-    base = resolve(run.ledger, "HEAD") or ""
-    (after, missing), left = _skill_of(client, run.skill_path, head), merge_base(client, base, head)
+def _merged(client: Client, run: Run, base: str, before: str, head: str) -> tuple[str, str]:
+    """The skill of ``head``, with what base has changed since head left it, as a merge keeps it.
+
+    ``before`` is the skill of the commit ``base``. The second text says why there is no skill.
+    """
+    after, missing = _skill_of(client, run.skill_path, head)
+    left = merge_base(client, base, head)
     if missing or left is None:
         return after, missing
-    then, now = _skill_of(client, run.skill_path, left)[0], run.ledger.read(base, run.skill_path)
-    texts = {"base": now or "", "then": then, "head": after}
+    then, _ = _skill_of(client, run.skill_path, left)
+    texts = {"base": before, "then": then, "head": after}
     with scratch_folder("merge") as place:
         for name, text in texts.items():
             Path(place, name).write_bytes(text.encode())
@@ -138,10 +140,8 @@ def _refuse_unconfined(run: Run) -> None:
         )
 
 
-def _compare(
-    run: Run, client: Client, running: WantedCheck, after: str, missing: str
-) -> tuple[EvaluationView, Outputs, int]:
-    """Compare base with the text ``after``; if head has no skill, ``missing`` says why."""
+def _compare(run: Run, client: Client, running: WantedCheck) -> tuple[EvaluationView, Outputs, int]:
+    """Compare base with head, on which ``running`` is posted before anything is paid for."""
     wishes = run.config.github
     view = EvaluationView(
         run=run.config.run,
@@ -155,6 +155,7 @@ def _compare(
     if base is None or before is None:
         alone = replace(view, why=f"base has no {run.skill_path} to compare with")
         return alone, Outputs(), ExitCode.DONE
+    after, missing = _merged(client, run, base, before, running.head_sha)
     if missing:
         gone = replace(view, finding=Finding.REGRESSION, why=missing)
         return gone, Outputs(improved="false"), ExitCode.DONE

@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from glob import escape
-from operator import attrgetter
 from pathlib import Path
 
 from skillopt_ci.cli.console import ProgressDisplay
@@ -35,7 +34,7 @@ from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.plan import KEPT, planned
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.util import located
+from skillopt_ci.util import located, pick
 
 # The configuration and the tasks.
 
@@ -185,7 +184,7 @@ def _kept(run: Run, settings: Globals) -> dict[str, object]:
         later = as_begun(replace(run, config=config)).config
     except ConfigError:  # the configuration is invalid without them: the run keeps what they say
         return {}
-    return {key: attrgetter(key)(later) for key in KEPT}
+    return pick(later, " ".join(KEPT))
 
 
 def _sets_kept(override: str) -> bool:

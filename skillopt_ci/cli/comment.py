@@ -21,7 +21,6 @@ from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.tasks.loading import load_splits
-from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:
     from skillopt_ci.github.client import Client
@@ -169,15 +168,15 @@ def note_id(said: Comment) -> str:
 
 def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace]:
     """Where each task is defined in the repository; nothing if they cannot be read."""
-    tasks: tuple[Task, ...] = ()
-    if loaded.config.tasks is not None:
-        with suppress(SkilloptError):
-            tasks = load_splits(loaded.config.tasks, loaded.root).all
-    root, found = repository.resolve(), dict[str, comment.TaskPlace]()
-    for task in tasks:
-        file = None if task.file is None else task.file.resolve()
-        if file is not None and task.line is not None and file.is_relative_to(root):
-            found[task.id] = comment.TaskPlace(file.relative_to(root).as_posix(), task.line)
+    found = dict[str, comment.TaskPlace]()
+    if loaded.config.tasks is None:
+        return found
+    root = repository.resolve()
+    with suppress(SkilloptError):
+        for task in load_splits(loaded.config.tasks, loaded.root).all:
+            file = None if task.file is None else task.file.resolve()
+            if file is not None and task.line is not None and file.is_relative_to(root):
+                found[task.id] = comment.TaskPlace(file.relative_to(root).as_posix(), task.line)
     return found
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -14,7 +13,7 @@ import yaml
 
 from skillopt_ci.cli.build import events_path, load_configured, opened
 from skillopt_ci.cli.console import print_table
-from skillopt_ci.cli.options import FILE, Globals, command, print_json, wants_colour
+from skillopt_ci.cli.options import FILE, Globals, command, print_json
 from skillopt_ci.cli.read import find_skill
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.errors import ConfigError, UsageError
@@ -240,9 +239,8 @@ def trace_command(
     if settings.json:
         print_json(list(found.events))
         return
-    colour = wants_colour(sys.stdout, settings.environ)
     for heading, text in terminal.trace_lines(found, whole=whole):
-        click.echo(click.style(harmless_line(heading), bold=True), color=colour)
+        click.secho(harmless_line(heading), bold=True, color=settings.colour)
         click.echo(textwrap.indent(harmless(text), "  ") + "\n")
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import click
 
-from skillopt_ci.cli.options import Globals, wants_colour, wrapped
+from skillopt_ci.cli.options import Globals, wrapped
 from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.messages import Message
@@ -52,12 +52,11 @@ def up_to_error(part: str, findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def print_findings(findings: Sequence[Finding], settings: Globals, *, files: bool = False) -> None:
-    colour = wants_colour(sys.stdout, settings.environ)
     for finding in findings:
         if settings.verbosity >= 0 or finding.level != "ok":
             mark = click.style(f"{finding.level:<7}", fg=_COLOURS[finding.level])
             text = wrapped(harmless(finding.text), sys.stdout, _TEXT_STARTS)
-            click.echo(f"{mark}  {finding.part:<15}  {text}", color=colour)
+            click.echo(f"{mark}  {finding.part:<15}  {text}", color=settings.colour)
     if settings.verbosity < 0:
         return
     ready, then = "The files are in order", "."

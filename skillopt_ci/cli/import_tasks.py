@@ -35,12 +35,12 @@ def import_command(
     """
     found = read_foreign(settings.cwd / file, prompt or "", reference or "")
     lost = [harmless_line(one) for one in found.lost]
+    only_triggers = found.triggers and not found.entries
     try:
-        parts = {} if found.triggers and not found.entries else divide(found.entries, "2:1:1", 42)
+        parts = {} if only_triggers else divide(found.entries, ratio="2:1:1", seed=42)
     except ValueError as error:
         raise UsageError("\n- ".join([f"{file}: {error}.", *lost[:_SHOWN]])) from error
-    names = {name: f"{to}/{name}.jsonl" for name in parts}
-    files: dict[str, Sequence[object]] = {names[name]: part for name, part in parts.items()}
+    files: dict[str, Sequence[object]] = {f"{to}/{name}.jsonl": parts[name] for name in parts}
     if found.triggers:
         files[f"{to}/trigger.jsonl"] = found.triggers
     if not force and (taken := [name for name in files if (settings.cwd / name).exists()]):
@@ -49,8 +49,10 @@ def import_command(
         lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
         write_atomically(settings.cwd / name, "".join(lines))
     root = settings.config_file.parent
-    tasks = {key: os.path.relpath(settings.cwd / name, root) for key, name in names.items()}
-    keys = {key: value for key, value in (("tasks", tasks), ("scorer", found.scorer)) if value}
+    tasks = {name: os.path.relpath(settings.cwd / to / f"{name}.jsonl", root) for name in parts}
+    keys: dict[str, object] = {"tasks": tasks} if tasks else {}
+    if found.scorer:
+        keys["scorer"] = found.scorer
     told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
     if lost:
         more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []

@@ -139,7 +139,7 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
     )
     if failure.hint:
         hint = wrapped(harmless(failure.hint), sys.stderr)
-        click.echo(click.style(hint, dim=True), err=True, color=colour)
+        click.secho(hint, dim=True, err=True, color=colour)
     if as_json:
         error = {"type": failure.kind, "message": failure.message, "hint": failure.hint}
         print_json({"error": error, "exit_code": int(failure.exit_code), **failure.details})

@@ -69,6 +69,11 @@ class Globals:
         """Where people read: standard output, or standard error if JSON has the former."""
         return sys.stderr if self.json else sys.stdout
 
+    @property
+    def colour(self) -> bool:
+        """Whether standard output takes colours."""
+        return wants_colour(sys.stdout, self.environ)
+
     def tell(self, values: object, text: str) -> None:
         """Print a result: ``values`` as one JSON object on a line if asked for, else ``text``."""
         click.echo(json_line(values) if self.json else text)
@@ -90,7 +95,7 @@ def command(
             if isinstance(option, click.Option):
                 option.show_default = True
         made.params += _OPTIONS
-        return made
+        return click.version_option(__version__, message="skillopt-ci %(version)s")(made)
 
     return decorate
 
@@ -106,11 +111,6 @@ def _option(
 
 
 _flag = partial(_option, is_flag=True)
-
-
-def _tell_version(_known: Globals, _asked: bool) -> NoReturn:
-    click.echo(f"skillopt-ci {__version__}")
-    raise click.exceptions.Exit(ExitCode.DONE)
 
 
 _OPTIONS = (
@@ -151,7 +151,6 @@ _OPTIONS = (
         count=True,
     ),
     _flag("--no-progress", "Show no progress.", lambda known, _: replace(known, progress=False)),
-    _flag("--version", "Show the version and exit.", _tell_version, is_eager=True),
 )
 
 

@@ -1,6 +1,5 @@
 """``skillopt-ci status``, ``log``, ``show``, ``diff``, ``best``, ``replay``: from git alone."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -149,9 +148,8 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     print_rows(settings, terminal.title(record), terminal.rows_in_full(event_view(record)))
     if isinstance(record, StepRecord) and record.proposal.diff:
         click.echo()
-        colour = wants_colour(sys.stdout, settings.environ)
         for line in record.proposal.diff.splitlines():
-            click.echo(click.style(harmless(line), fg=_COLOURS.get(line[:1])), color=colour)
+            click.secho(harmless(line), fg=_COLOURS.get(line[:1]), color=settings.colour)
 
 
 @command()
@@ -192,7 +190,7 @@ def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
         spans = (f"{opening}{one.text}{closing}" if one.changed else one.text for one in row.spans)
         lines.append((row.kind, f"{row.sign} {harmless(''.join(spans))}"))
     for kind, line in lines:
-        click.echo(click.style(line, fg=_COLOURS.get(kind)), settings.people, color=colour)
+        click.secho(line, settings.people, fg=_COLOURS.get(kind), color=colour)
 
 
 @command()

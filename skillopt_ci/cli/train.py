@@ -3,7 +3,6 @@
 import asyncio
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -13,7 +12,7 @@ import click
 
 from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.console import print_rows, print_table, verdict_style
-from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json, wants_colour
+from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json
 from skillopt_ci.cli.read import RunReader, step_places
 from skillopt_ci.config.config import Budget
 from skillopt_ci.errors import RepositoryError, UsageError
@@ -26,7 +25,7 @@ from skillopt_ci.report.commits import summary_rows
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.report.words import arrow, event_name, quoted, rules, usage_text
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.text import plural, score, score_text
+from skillopt_ci.text import capitalized, plural, score, score_text
 from skillopt_ci.training import prefetcher, trainer
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
 from skillopt_ci.training.plan import sizes_of, why_over
@@ -136,8 +135,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
         done += f" and {plural(ends, 'epoch end')}" if ends else ""
-        over = _why_over(run)
-        settings.say(f"{over[0].upper()}{over[1:]}. This command did {done}.", err=True)
+        settings.say(f"{capitalized(_why_over(run))}. This command did {done}.", err=True)
 
 
 def _why_over(run: Run) -> str:
@@ -282,8 +280,7 @@ def _tell(outcomes: list[Outcome], settings: Globals, outcome: Outcome) -> None:
 def print_outcome(outcome: Outcome, settings: Globals) -> None:
     """Print a table, of which ``-q`` leaves one line and to which ``-v`` adds all of `show`."""
     if settings.json or settings.verbosity < 0:
-        colour = wants_colour(sys.stdout, settings.environ)
-        settings.tell(outcome_json(outcome), summary(outcome, colour=colour))
+        settings.tell(outcome_json(outcome), summary(outcome, colour=settings.colour))
     if settings.verbosity < 0:
         return
     view = event_view(outcome.record, StepPlace(seconds=outcome.seconds))
@@ -428,7 +425,7 @@ def estimate_command(settings: Globals) -> None:
     most = (limits.calls, limits.tokens, limits.cost_usd)
     left = [math.inf if one is None else max(0, one - n) for one, n in zip(most, used, strict=True)]
     for part in [one for one in parts if one.stages]:
-        title, rows = f"{part.name[0].upper()}{part.name[1:]}", terminal.part_rows(part, left)
+        title, rows = capitalized(part.name), terminal.part_rows(part, left)
         # a narrow terminal goes without these, but not without stage and cost
         spare = ("tokens a call", "tokens", "role")
         print_table(settings, terminal.ESTIMATE_HEADINGS, rows, title, spare)

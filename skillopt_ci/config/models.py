@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, Field, TypeAdapter, field_validator, model_validator
 
@@ -279,7 +278,7 @@ class ModelRole(Section):
                 "a key does not belong in the address, nor anything from `?` or `#` on: name the "
                 "key with api_key_env, an older Azure API's version with azure.api_version"
             )
-        if urlsplit(value).hostname in _GITHUB_MODELS:
+        if url.host in _GITHUB_MODELS:
             raise ValueError(_RETIRED)
         return value
 
@@ -296,8 +295,7 @@ class Models(Section):
 
     @property
     def roles(self) -> dict[str, ModelRole]:
-        named = {"target": self.target, "optimizer": self.optimizer, "judge": self.judge}
-        return {name: role for name, role in named.items() if role is not None}
+        return {name: role for name, role in self if role is not None}
 
 
 def with_long_roles(layer: Node) -> Node:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 import yaml
@@ -47,7 +46,7 @@ class Node:
     @property
     def entries(self) -> "Mapping[str, Node]":
         """The keys of a mapping; of anything else, none."""
-        return self.value if isinstance(self.value, Mapping) else MappingProxyType({})
+        return self.value if isinstance(self.value, Mapping) else {}
 
 
 def plain(node: Node) -> object:

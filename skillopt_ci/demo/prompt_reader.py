@@ -87,9 +87,10 @@ def read_analyst_brief(prompt: str) -> AnalystBrief:
     parts = sections(prompt)
     assignment = _titled(parts, "Edits Budget", "Suggestions Budget", "Update Format").text
     limit = _LIMIT.search(assignment)
+    usual = UNLIMITED if assignment else 4
     return AnalystBrief(
         skill=_titled(parts, "Current Skill").data,
-        limit=int(limit[1]) if limit else UNLIMITED if assignment else 4,
+        limit=int(limit[1]) if limit else usual,
         previous=_titled(parts, "Previous Steps").text,
         trajectories=tuple(_trajectories(parts, "Trajectory ", "Conversation")),
     )

@@ -20,8 +20,7 @@ from github.GithubException import (
 )
 from github.GithubRetry import GithubRetry
 from github.Repository import Repository
-from requests import RequestException
-from requests.exceptions import InvalidJSONError
+from requests.exceptions import InvalidJSONError, RequestException
 from requests.utils import parse_header_links
 from urllib3.exceptions import MaxRetryError
 from urllib3.response import BaseHTTPResponse

@@ -76,8 +76,10 @@ def title(run: RunView) -> str:
 
 
 def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
-    branch, anything = f"skillopt/{run.state.run}", run.counts["merged"] or lessons(run)
-    learned = _gain(run) if anything else "nothing more" if run.base_events else "nothing yet"
+    branch = f"skillopt/{run.state.run}"
+    learned = "nothing more" if run.base_events else "nothing yet"
+    if run.counts["merged"] or lessons(run):
+        learned = _gain(run)
     text = md.join(
         marker(run.state.run, "pull-request"),
         f"### What {md.code(run.skill_name)} learned: {learned}",
@@ -93,7 +95,7 @@ def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
         "score on held-out tasks. No model is changed.",
         footer(run, links),
     )
-    return md.cut(text, md.COMMENT_BYTES)
+    return md.cut(text)
 
 
 # What was learned.
@@ -366,7 +368,7 @@ def step_check(
         name=f"skillopt-ci / {run.state.run}",
         head_sha=run.commit,
         title=told,
-        summary=md.cut(summary, md.COMMENT_BYTES),
+        summary=md.cut(summary),
         conclusion="success" if decision is not None and decision.better else "neutral",
         annotations=tuple(annotations(remarks, tasks or {})),
         details_url=links.workflow_run,
@@ -423,8 +425,7 @@ def note_answers(run: str, record: StepRecord, commit: str, links: md.Links) -> 
                     for edit in one.edits[:_MOST_EDITS]
                 ),
                 SIMULATED if record.simulated else "",
-            ),
-            md.COMMENT_BYTES,
+            )
         )
         for one in say.note_outcomes(record)
     }

@@ -9,7 +9,7 @@ from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.report import words as say
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.text import plural, score, score_text
+from skillopt_ci.text import capitalized, plural, score, score_text
 from skillopt_ci.training.state import RunEvent
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
@@ -168,7 +168,7 @@ def _confirmation(entry: HistoryEntry) -> _Words:
             "The skill was compared on selection tasks drawn at random, by attempts that no "
             f"decision had seen. {meaning}"
         ),
-        _sentence(changed) if changed else "",
+        f"{capitalized(changed)}." if changed else "",
         f"Used {say.usage_text(entry.usage)}.",
     )
 
@@ -184,7 +184,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
     return (
         subject,
         "" if candidate is None or decision.stays else f"This reverts commit {candidate}.",
-        f"Verdict: {decision.verdict}. {_sentence(decision.reason)}",
+        f"Verdict: {decision.verdict}. {capitalized(decision.reason)}.",
         "" if decision.measurement is None else _flips(decision),
         say.arithmetic(decision),
         *say.reservations(decision.measurement),
@@ -205,7 +205,7 @@ def _notes(record: StepRecord) -> _Words:
         f"Step {record.step} ({say.arrow(decision)}): {say.notes_gist(record.proposal)}",
         (
             f"The edits of step {record.step} did not stay, its reminders do. "
-            f"{_sentence(decision.reason)}"
+            f"{capitalized(decision.reason)}."
         ),
         _list("", say.reminders(record.proposal)),
         _flips(decision),
@@ -220,7 +220,7 @@ def _epoch_end(record: BoundaryRecord, candidate: str | None) -> _Words:
         subject = f"{did} end of epoch {record.epoch} ({say.arrow(decision)}): {record.gist}"
         verdict = (
             "" if decision.stays else f"This reverts commit {candidate}.",
-            f"Verdict: {decision.verdict}. {_sentence(decision.reason)}",
+            f"Verdict: {decision.verdict}. {capitalized(decision.reason)}.",
             "" if decision.measurement is None else _flips(decision),
             say.arithmetic(decision),
         )
@@ -304,10 +304,6 @@ def _gain(gain: DifferenceRecord) -> str:
 def _list(heading: str, lines: Iterable[str]) -> str:
     items = "\n".join(f"- {line}" for line in lines)
     return f"{heading}\n\n{items}" if heading and items else items
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _flips(decision: Decision) -> str:

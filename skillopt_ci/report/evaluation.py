@@ -13,7 +13,7 @@ from skillopt_ci.report.comment import SIMULATED, TaskPlace, annotations, marker
 from skillopt_ci.report.words import gain_text, reservations, usage_text, with_pessimistic
 from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.stats import sign_test
-from skillopt_ci.text import percent, plural, rounded, score, score_text
+from skillopt_ci.text import capitalized, percent, plural, rounded, score, score_text
 
 _MOST_PAIRS = 100
 _Scores = Mapping[str, tuple[float, float]]
@@ -93,8 +93,7 @@ class EvaluationView:
 
 def evaluation_comment(view: EvaluationView, links: md.Links) -> str:
     head = f"### {_ICONS[view.finding]} {md.code(view.skill, 120)}: {md.inline(view.headline)}"
-    text = md.join(marker(view.run, "evaluation"), head, *_parts(view, links))
-    return md.cut(text, md.COMMENT_BYTES)
+    return md.cut(md.join(marker(view.run, "evaluation"), head, *_parts(view, links)))
 
 
 def evaluation_check(
@@ -114,8 +113,8 @@ def evaluation_check(
     return WantedCheck(
         name=_check_name(view.run),
         head_sha=head_sha,
-        title=md.clip(md.single_line(view.headline[:1].upper() + view.headline[1:]), 200),
-        summary=md.cut(md.join(*_parts(view, links)), md.COMMENT_BYTES),
+        title=md.clip(md.single_line(capitalized(view.headline)), 200),
+        summary=md.cut(md.join(*_parts(view, links))),
         conclusion=conclusion,
         annotations=tuple(annotations(remarks, tasks or {})),
         details_url=links.workflow_run,
@@ -141,7 +140,7 @@ def unevaluated_check(
         name=_check_name(run),
         head_sha=head_sha,
         title=titles.get(conclusion or "", "Waiting"),
-        summary=md.inline(f"{why[:1].upper()}{why[1:]}.", 500),
+        summary=md.inline(f"{capitalized(why)}.", 500),
         conclusion=conclusion,
         details_url=links.workflow_run,
         yields=conclusion == "neutral",
@@ -150,7 +149,7 @@ def unevaluated_check(
 
 def untouched_comment(run: str, why: str, links: md.Links) -> str:
     """What stands in place of an earlier head's evaluation."""
-    told = f"### ➖ {md.code(run)}: {NOTHING_TO_DO}\n\n{md.inline(why[:1].upper() + why[1:], 500)}."
+    told = f"### ➖ {md.code(run)}: {NOTHING_TO_DO}\n\n{md.inline(capitalized(why), 500)}."
     return md.join(marker(run, "evaluation"), told, f"<sub>{links.run('workflow run')}</sub>")
 
 

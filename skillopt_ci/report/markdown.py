@@ -49,6 +49,11 @@ def inline(text: str, limit: int = 200) -> str:
     return with_code(clip(single_line(text), limit), _inert)
 
 
+def inline_lines(text: str, limit: int) -> str:
+    """The same with its line breaks."""
+    return "<br>\n".join(inline(line, limit) for line in clip(text, limit).splitlines())
+
+
 def with_code(text: str, escape: Callable[[str], str]) -> str:
     """``text``, escaped, with its code spans as HTML."""
     words, _, spans = (_SPAN.split(text)[part::3] for part in range(3))
@@ -193,7 +198,7 @@ def compose(head: str, sections: Sequence[str], tail: str, *, limit: int = COMME
     return cut(join(head, *shown, more, tail), limit)
 
 
-def cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int = COMMENT_BYTES) -> str:
     """The whole lines within ``limit`` bytes, a last resort: GitHub closes tags, we blocks."""
     if size(text) <= limit:
         return text

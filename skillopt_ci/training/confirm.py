@@ -25,7 +25,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading
 from skillopt_ci.stats import sign_test, wilson
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import plural, score, signed
+from skillopt_ci.text import capitalized, plural, score, signed
 from skillopt_ci.training.measure import Scores, worth
 from skillopt_ci.training.plan import (
     all_solved,
@@ -184,7 +184,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
     changed = drift(checkout.history, record)
     if changed and not run.config.evaluation.use_semantic_density:  # whose bonus pairs lack
         told += f"; {changed}"
-        run.observer(Note(f"{changed[0].upper()}{changed[1:]}.", level="warning"))
+        run.observer(Note(f"{capitalized(changed)}.", level="warning"))
     entry = history_entry(
         run,
         "confirm",

@@ -129,7 +129,6 @@ class SkillOptSide(Side):
         return {
             "versions": {"skillopt": version("skillopt")},
             "prompts": dict(self._own_prompts()),
-            "task_types": list(self._adapter.get_task_types()),
         }
 
     def _own_prompts(self) -> Iterator[tuple[str, str]]:
