@@ -108,7 +108,7 @@ class Aggregate:
     errors: int
 
 
-def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
+def mean_of(rollouts: Sequence[Rollout]) -> Aggregate:
     """Arithmetic means; zeros with ``n`` 0 if no attempt was measured (SkillOpt 1.2)."""
     measured = [rollout for rollout in rollouts if rollout.status.measured]
     hard = statistics.fmean([one.hard for one in measured]) if measured else 0.0

@@ -11,7 +11,7 @@ from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.evidence import BatchRecord
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Event, Observer, StageEvent
-from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.rollout.metrics import mean_of
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.ask import Lost, OptimizerChat
