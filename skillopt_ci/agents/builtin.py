@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 from pydantic import Field, ValidationError
@@ -113,22 +113,18 @@ def _read_arguments(call: ToolCall, shape: type[Arguments]) -> Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """Runs tool calls on ``computer``; without one, only `submit` works."""
+    """Runs tool calls on ``computer``."""
 
-    computer: Computer | None
+    computer: Computer
     settings: AgentConfig
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return () if self.computer is None else self.settings.tools
 
     async def use(self, call: ToolCall) -> ToolUsed:
         """Run ``call``; an error becomes the result, for the model to read."""
         try:
             if call.name == SUBMIT:
                 submitted(call)
-            if self.computer is None or call.name not in self.names:
-                offered = ", ".join((*self.names, SUBMIT))
+            if call.name not in self.settings.tools:
+                offered = ", ".join((*self.settings.tools, SUBMIT))
                 return ToolUsed(
                     call, f"Error: there is no tool {call.name!r}. The tools are {offered}."
                 )
@@ -198,20 +194,14 @@ class AgentSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
+        assert place.computer is not None  # noqa: S101 - it says that it needs one
         toolbox = Toolbox(place.computer, self.settings)
-        talk = Transcript(conversation(task, skill, self.prompts, "agent"))
+        request = self.first_request(task, skill, place.stage, place.attempt)
+        talk = Transcript(request.messages)
         reminders, nudges = self.settings.reminders, place.nudges
         yield Asked(talk.opening)
         while True:
-            reply = await self.client.complete(
-                ChatRequest(
-                    Role.TARGET,
-                    place.stage,
-                    talk.messages,
-                    attempt=place.attempt,
-                    tools=tools(toolbox.names),
-                )
-            )
+            reply = await self.client.complete(replace(request, messages=talk.messages))
             said = Message("assistant", reply.text, tool_calls=reply.tool_calls)
             yield talk.add(ModelSaid(said, reply.usage))
             if not reply.tool_calls and reminders:

@@ -271,9 +271,12 @@ class ContainerShell:
             # raises if the container itself has failed
             lines = [line.split() for line in (await self._report(_COUNT, self.agent)).splitlines()]
             count = sum(int(words[1]) for words in lines if words[:1] == ["oom_kill"])
-            ran_out, self._memory_ran_out = count > self._memory_ran_out, count
-            full = any(words[:1] == ["free"] and "0" in words for words in lines)
-            return replace(done, limit="memory" if ran_out else "disk" if full else "")
+            reached = {
+                "memory": count > self._memory_ran_out,
+                "disk": any(words[:1] == ["free"] and "0" in words for words in lines),
+            }
+            self._memory_ran_out = count
+            return replace(done, limit=next((name for name in reached if reached[name]), ""))
 
     async def _report(self, script: str, user: str) -> str:
         return await self.engine.call(

@@ -232,8 +232,9 @@ class SandboxShell:
             after = self._counts()
             reached = [limit for limit, count in before.items() if after[limit] > count]
             stage = os.statvfs(f"/proc/{self.holder}/root{_STAGE}")
-            full = stage.f_bavail == 0 or stage.f_favail == 0
-            limit = reached[0] if reached else "disk" if full else ""
+            if stage.f_bavail == 0 or stage.f_favail == 0:
+                reached.append("disk")
+            limit = next(iter(reached), "")
         if done.timed_out or (status is None and limit):
             status = 137
         elif status is None:

@@ -12,8 +12,6 @@ from pydantic import (
     JsonValue,
     PlainSerializer,
     PlainValidator,
-    SerializerFunctionWrapHandler,
-    model_serializer,
 )
 
 from skillopt_ci.model.types import Account, Accounts, Usage, summed
@@ -66,11 +64,8 @@ AccountsField = Annotated[
     PlainSerializer(_write_accounts),
 ]
 
-#: Written even where they have their default. The other fields of a measurement came later and are
-#: left out then: a record without errors stays what it always was.
-_ALWAYS_WRITTEN = {"hard", "soft", "score", "density", "words", "tasks", "errors"}
 
-
+# Fields that came later are left out at their default: a record without errors stays as it was.
 class Measurement(Record):
     """One skill text on the selection tasks; ``score`` is in the gate's metric.
 
@@ -91,27 +86,18 @@ class Measurement(Record):
     words: int = 0
     tasks: dict[str, tuple[float, float]] = Field(default_factory=dict)
     errors: tuple[str, ...] = ()
-    planned: int = 0
-    attempts: dict[str, int] = Field(default_factory=dict)
+    planned: int = Field(0, exclude_if=not_)
+    attempts: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
     """Rounds of attempts that a task's scores are the mean of, where there were several."""
-    first_attempt: int = 0
+    first_attempt: int = Field(0, exclude_if=not_)
     """Number of the first round that counts: earlier ones were put aside."""
-    attempts_each: int = 1
+    attempts_each: int = Field(1, exclude_if=lambda each: each == 1)
     """Attempts at each task in one round."""
-    pessimistic_hard: float | None = None
-    pessimistic_soft: float | None = None
-    unmeasured: dict[str, int] = Field(default_factory=dict)
-    limits: dict[str, int] = Field(default_factory=dict)
-    caveat: str = ""
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        fields = type(self).model_fields
-        return {
-            key: value
-            for key, value in handler(self).items()
-            if key in _ALWAYS_WRITTEN or value != fields[key].get_default(call_default_factory=True)
-        }
+    pessimistic_hard: float | None = Field(None, exclude_if=lambda score: score is None)
+    pessimistic_soft: float | None = Field(None, exclude_if=lambda score: score is None)
+    unmeasured: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
+    limits: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
+    caveat: str = Field("", exclude_if=not_)
 
     @property
     def partial(self) -> bool:

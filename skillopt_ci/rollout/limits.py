@@ -110,12 +110,12 @@ class LimitTracker:
         used = sum(self.spent, Usage())
         # a call without a known price must not hide what the others cost
         dollars = sum(usage.cost_usd or 0.0 for usage in self.spent)
-        counts = (
-            (Limit.STEPS, self.limits.steps, self.steps),
-            (Limit.TOKENS, self.limits.tokens, used.tokens),
-            (Limit.COST, self.limits.cost_usd, dollars),
-        )
-        return next((limit for limit, most, n in counts if most is not None and n >= most), None)
+        reached = {
+            Limit.STEPS: self.limits.steps is not None and self.steps >= self.limits.steps,
+            Limit.TOKENS: self.limits.tokens is not None and used.tokens >= self.limits.tokens,
+            Limit.COST: self.limits.cost_usd is not None and dollars >= self.limits.cost_usd,
+        }
+        return next((limit for limit in reached if reached[limit]), None)
 
     def admit(self) -> None:
         if self.reached is not None:

@@ -1,7 +1,7 @@
 """Statistics of attempts: means, their uncertainty, and what went wrong.
 
-Pure functions on values. A statistic that the data cannot give (the spread of one value, pass@k
-from fewer than k attempts) is None, never 0 or NaN.
+Pure functions on values. A statistic that the data cannot give, such as the spread of one value,
+is None, never 0 or NaN.
 """
 
 import math
@@ -108,7 +108,7 @@ class Aggregate:
     errors: int
 
 
-def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
+def mean_of(rollouts: Sequence[Rollout]) -> Aggregate:
     """Arithmetic means; zeros with ``n`` 0 if no attempt was measured (SkillOpt 1.2)."""
     measured = [rollout for rollout in rollouts if rollout.status.measured]
     hard = statistics.fmean([one.hard for one in measured]) if measured else 0.0
@@ -116,23 +116,14 @@ def aggregate(rollouts: Sequence[Rollout]) -> Aggregate:
     return Aggregate(hard, soft, len(measured), len(rollouts) - len(measured))
 
 
-def pass_at_k(attempts: int, solved: int, k: int) -> float | None:
+def pass_at_k(attempts: int, solved: int, k: int) -> float:
     """Unbiased estimate of the chance that one of ``k`` attempts succeeds (Chen et al. 2021)."""
-    return None if attempts < k else 1 - math.comb(attempts - solved, k) / math.comb(attempts, k)
+    return 1 - math.comb(attempts - solved, k) / math.comb(attempts, k)
 
 
-def pass_hat_k(attempts: int, solved: int, k: int) -> float | None:
+def pass_hat_k(attempts: int, solved: int, k: int) -> float:
     """The chance that all of ``k`` attempts succeed, pass^k: ``C(c, k) / C(n, k)``."""
-    return None if attempts < k else math.comb(solved, k) / math.comb(attempts, k)
-
-
-def mean_pass(
-    counts: Iterable[tuple[int, int]], k: int, measure: Callable[[int, int, int], float | None]
-) -> float | None:
-    """The mean over (attempts, solved) pairs; None if a task has fewer than ``k`` attempts."""
-    each = [measure(attempts, solved, k) for attempts, solved in counts]
-    known = [value for value in each if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(each) else None
+    return math.comb(solved, k) / math.comb(attempts, k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +244,15 @@ def summarise(
     def share(limit: Limit | None) -> float | None:
         return unsolved.count(limit) / len(unsolved) if unsolved else None
 
-    def passes(measure: Callable[[int, int, int], float | None]) -> dict[int, float]:
-        """By k: 1, 2, 4, … and the number of attempts itself, if there are several."""
+    def passes(measure: Callable[[int, int, int], float]) -> dict[int, float]:
+        """By k, as far as every task has k attempts: 1, 2, 4, … and the most made, if several."""
         most = max(counts.values(), default=0)
         powers = [2**n for n in range(most.bit_length()) if 2**n < most]
-        tallies = [(counts[task], solved[task]) for task in due]
-        means = {k: mean_pass(tallies, k, measure) for k in (*powers, most) if most > 1}
-        return {k: value for k, value in means.items() if value is not None}
+        return {
+            k: statistics.fmean(measure(counts[task], solved[task], k) for task in due)
+            for k in (*powers, most)
+            if most > 1 and all(counts[task] >= k for task in due)
+        }
 
     return Statistics(
         tasks=len(due),

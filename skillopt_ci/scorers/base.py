@@ -148,7 +148,8 @@ def quote(text: str) -> str:
 
 def mismatch(references: Sequence[str], answer: str) -> str:
     others = len(references) - 1
-    more = f" (or one of {others} others)" if others > 1 else " (or 1 other)" if others else ""
+    named = "1 other" if others == 1 else f"one of {others} others"
+    more = f" (or {named})" if others else ""
     got = quote(answer) if answer.strip() else "an empty answer"
     return f"expected {quote(references[0])}{more}, got {got}"
 

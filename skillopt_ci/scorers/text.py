@@ -33,10 +33,12 @@ async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> S
     grader = GRADERS[type(spec)]
     if fault := grader.check(spec, task):
         raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
-    answer, *golds = map(composed, (extract(response, spec.answer, spec.tag), *task.references))
-    if any("\r\n" in one for one in golds):  # from a cell of CSV; answers have \n
-        answer, *golds = (one.replace("\r\n", "\n") for one in (answer, *golds))
-    return grader.grade(spec, replace(task, references=tuple(golds)), answer)
+    answer = composed(extract(response, spec.answer, spec.tag))
+    golds = tuple(map(composed, task.references))
+    if any("\r\n" in gold for gold in golds):  # from a cell of CSV; answers have \n
+        answer = answer.replace("\r\n", "\n")
+        golds = tuple(gold.replace("\r\n", "\n") for gold in golds)
+    return grader.grade(spec, replace(task, references=golds), answer)
 
 
 #: Accents joined with their letters (NFC): models write "é" as one character, macOS as two.

@@ -75,9 +75,8 @@ class EditStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """An edit with its status; ``index`` counts from 1 in application order."""
+    """What became of an edit."""
 
-    index: int
     edit: Edit
     status: EditStatus
     reason: str = ""
@@ -103,7 +102,7 @@ def apply_edits(
     ending = line_ending(text)
     current = text.replace(ending, "\n")
     reports: list[EditReport] = []
-    for index, edit in enumerate(edits, start=1):
+    for edit in edits:
         changed, status, reason = current, EditStatus.UNKNOWN_OP, ""
         if (change := _CHANGES.get(edit.op.strip().lower())) is not None:
             content = regions.strip_markers(regions.LINE_BREAK.sub("\n", edit.content)).strip()
@@ -116,7 +115,7 @@ def apply_edits(
                 status, reason = EditStatus.REFUSED, objection
             else:
                 current = changed
-        reports.append(EditReport(index, edit, status, reason))
+        reports.append(EditReport(edit, status, reason))
     return current.replace("\n", ending), tuple(reports)
 
 

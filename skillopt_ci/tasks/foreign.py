@@ -237,4 +237,6 @@ def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
 
 
 def _listed(value: Any) -> list[Any]:
-    return [] if value is None else value if isinstance(value, list) else [value]
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

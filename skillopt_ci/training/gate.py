@@ -327,9 +327,8 @@ def losses(
         return {}
     differences = setup.differences(candidate).items()
     groups = grouped((types[task], gain) for task, gain in differences if types.get(task))
-    limit = Fraction(allowed).limit_denominator(1_000_000)
     lost = {kind: -_mean(gains) for kind, gains in sorted(groups.items())}
-    return {kind: float(loss) for kind, loss in lost.items() if loss > limit}
+    return {kind: float(loss) for kind, loss in lost.items() if loss > exact(allowed)}
 
 
 def _mean(values: Sequence[Fraction]) -> Fraction:

@@ -241,8 +241,10 @@ class Calibration:
     simulated: bool
 
 
-#: Simulated comparisons per rate, enough for two digits, and their random seed.
-_TRIALS, _SEED = 600, 20_240_229
+#: Simulated comparisons per rate, enough for two digits.
+_TRIALS = 600
+#: The seed of their dice.
+_SEED = 20_240_229
 #: Numbers of tasks to simulate, as multiples of the actual number.
 _MORE_TASKS = (1, 2, 4)
 

@@ -12,8 +12,7 @@ from skillopt_ci.model.types import by_stage
 from skillopt_ci.progress import Note, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.redaction import redacted_values
-from skillopt_ci.rollout.metrics import Aggregate
-from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.rollout.metrics import Aggregate, mean_of
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256

@@ -10,8 +10,7 @@ from skillopt_ci import progress
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.evidence import BatchRecord
 from skillopt_ci.ledger.records import StepRecord
-from skillopt_ci.progress import Event, Observer, StageEvent
-from skillopt_ci.rollout.metrics import aggregate as mean_of
+from skillopt_ci.rollout.metrics import mean_of
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.ask import Lost, OptimizerChat
@@ -51,7 +50,7 @@ async def learn(
     chat: OptimizerChat,
     models: OpenModels,
     batch: Batch,
-    observer: Observer,
+    observer: progress.Observer,
 ) -> WorkedBatch:
     """Attempt the tasks of ``batch`` and reflect on them; returns rollouts in the batch's order.
 
@@ -126,16 +125,18 @@ def _attempts(
     return rounds(latest, skill, "rollout", each), attempts
 
 
-Work = Callable[[Batch, Observer], Awaitable[WorkedBatch]]
+Work = Callable[[Batch, progress.Observer], Awaitable[WorkedBatch]]
 
 
-async def work_on(batches: Sequence[Batch], work: Work, observer: Observer) -> list[WorkedBatch]:
+async def work_on(
+    batches: Sequence[Batch], work: Work, observer: progress.Observer
+) -> list[WorkedBatch]:
     """Work on all ``batches`` at once; each reports to the observer under its number."""
     many = len(batches)
 
     async def one(number: int) -> WorkedBatch:
-        def numbered(event: Event) -> None:
-            if isinstance(event, StageEvent):
+        def numbered(event: progress.Event) -> None:
+            if isinstance(event, progress.StageEvent):
                 event = replace(event, stage=f"{event.stage} {number + 1}/{many}")
             observer(event)
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skillopt_ci.rollout import metrics
-from skillopt_ci.rollout.metrics import clustered_error, estimate_mean, mean_pass, paired, pass_at_k
+from skillopt_ci.rollout.metrics import clustered_error, estimate_mean, paired, pass_at_k
 from skillopt_ci.rollout.types import Status
 from skillopt_ci.stats import t_quantile, wilson
 
@@ -113,12 +113,6 @@ def test_pass_at_k_and_pass_hat_k_are_what_counting_all_draws_gives(draw):
     every = sum(all(one) for one in draws) / len(draws)
     assert pass_at_k(attempts, solved, k) == pytest.approx(some)
     assert metrics.pass_hat_k(attempts, solved, k) == pytest.approx(every)
-
-
-def test_pass_at_k_from_fewer_attempts_is_unknown():
-    assert (pass_at_k(2, 2, 3), metrics.pass_hat_k(2, 2, 3)) == (None, None)
-    assert mean_pass([(4, 1), (2, 2)], 3, pass_at_k) is None
-    assert mean_pass([], 1, pass_at_k) is None
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))

@@ -41,9 +41,9 @@ def test_means_are_over_what_was_measured():
         make_rollout(0.0, Status.ERROR),
         make_rollout(0.0, Status.GRADER_ERROR),
     ]
-    found = metrics.aggregate(rollouts)
+    found = metrics.mean_of(rollouts)
     assert (found.hard, found.soft, found.n, found.errors) == (0.5, 0.25, 2, 2)
-    found = metrics.aggregate(rollouts[2:])
+    found = metrics.mean_of(rollouts[2:])
     assert (found.hard, found.soft, found.n, found.errors) == (0.0, 0.0, 0, 2)
 
 
