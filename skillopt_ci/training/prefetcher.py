@@ -54,8 +54,11 @@ _reading = lru_cache(8)(reading_sha256)
 
 
 @asynccontextmanager
-async def prefetching(run: Run) -> AsyncIterator[Run]:
-    """The run, prefetching what `schedule.ahead` allows until the context ends."""
+async def prefetching(run: Run, *, tests: bool = False) -> AsyncIterator[Run]:
+    """The run, prefetching what `schedule.ahead` allows until the context ends.
+
+    With ``tests``, the context includes those that end the run.
+    """
     async with equipped(run) as (ready, equipment), AsyncExitStack() as resources:
         if not may_prefetch(run.config):
             yield ready
@@ -76,7 +79,9 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
         prefetcher = Prefetcher(make, equipment.attempts)
         try:
             yield replace(
-                ready, listen=lambda event: hear(ready, prefetcher, event), begun=prefetcher.begun
+                ready,
+                listen=lambda event: hear(ready, prefetcher, event, tests=tests),
+                begun=prefetcher.begun,
             )
         except BaseException as error:
             await prefetcher.close(patient=isinstance(error, SkilloptError))
@@ -95,7 +100,7 @@ def may_prefetch(config: Config) -> bool:
     )
 
 
-def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
+def hear(run: Run, prefetcher: "Prefetcher", event: object, *, tests: bool) -> None:
     match event:
         case CandidateProposed(checkout, candidate):
             if first := first_attempts(run, checkout, candidate):
@@ -105,7 +110,7 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
             latest = (record,) if isinstance(record, StepRecord) else ()
             outlook = look_beyond(run, after, *latest)
             now = () if outlook is None else outlook.attempts
-            prefetcher.expect(now, tests_due(run, after))
+            prefetcher.expect(now, tests_due(run, after) if tests else ())
 
 
 @dataclass(eq=False)
