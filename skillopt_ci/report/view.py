@@ -325,8 +325,9 @@ class RunView:
 
     @property
     def confirmation(self) -> HistoryEntry | None:
-        """The newest confirmation test of the current skill."""
-        tests = (one for one in reversed(self.history) if one.kind == "confirm")
+        """The newest confirmation test of the current skill, unless it was changed since."""
+        known = () if self.unscored else self.history[::-1]
+        tests = (one for one in known if one.kind == "confirm")
         return next((one for one in tests if one.skill_sha256 == self.state.current.sha256), None)
 
     @cached_property
@@ -341,8 +342,8 @@ class RunView:
     @property
     def refuted(self) -> bool:
         """Whether by fresh attempts the current skill is worse than the last confirmed one."""
-        known, test = self.state.provisional and not self.unscored, self.confirmation
-        return known and test is not None and test.action == "refuted"
+        test = self.confirmation
+        return self.state.provisional and test is not None and test.action == "refuted"
 
     @property
     def claim(self) -> str:

@@ -422,5 +422,5 @@ def upcoming(
     why = plan.why_over(config, sizes, state, history)
     if state.step == 0:
         return Upcoming("nothing_to_learn", total, why=why)
-    tested = finished(history) or not (config.evaluation.eval_test and sizes.test)
+    tested = (finished(history) and not edited) or not (config.evaluation.eval_test and sizes.test)
     return Upcoming("done" if tested else "finish", total, why=why)

@@ -100,9 +100,11 @@ def test_what_is_next_is_said_where_the_configuration_is(cli, trained, options, 
     assert cli(trained, "status", "--json", *options).json["next"] == work
 
 
-def test_a_finished_run_has_nothing_next(cli, finished):
-    ends = ("-o", "optimizer.use_slow_update=true")
-    assert next_said(cli(finished, "status", *TESTED, *ends)) == "nothing: all epochs are trained"
+def test_a_finished_run_has_nothing_next_until_its_skill_changes(cli, ended):
+    asked = ("status", *TESTED, "-o", "optimizer.use_slow_update=true")
+    assert next_said(cli(ended, *asked)) == "nothing: all epochs are trained"
+    Checkout(ended).commit("skills/ledger/SKILL.md", "# Brief\n", branch=BRANCH)
+    assert "; then the tests and the summary, by `step`" in next_said(cli(ended, *asked))
 
 
 def test_without_the_configuration_nothing_is_guessed(cli, done, git):

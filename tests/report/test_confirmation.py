@@ -75,8 +75,9 @@ def test_a_skill_that_was_changed_since_is_neither_confirmed_nor_refuted():
     taken = entry(4, kind="revert", action="revert")
     run = run_with(fresh("confirmed"), taken, confirmed="now")
     assert ("fresh attempts", f"Confirmed after step 3: {GAIN}") in status_rows(run)
-    run = run_with(fresh("refuted"), taken)
-    assert (run.claim, run.refuted) == (f"{PROVISIONAL} step 1, step 3", False)
+    for action in ("refuted", "open"):
+        run = run_with(fresh(action), taken)
+        assert (run.claim, run.refuted) == (f"{PROVISIONAL} step 1, step 3", False)
 
 
 def test_a_run_that_began_without_it_says_nothing_of_it():
