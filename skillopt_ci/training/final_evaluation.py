@@ -200,8 +200,8 @@ def _summary(
 
     # what was measured before the tasks or the way of measuring changed does not compare
     first = history[comparable_from(history)]
-    comparable = first.skill_sha256 == initial_sha256
-    initial = final(initial_sha256, 0, "initial", first.score_after if comparable else None)
+    known = {first.skill_sha256: first.score_after, state.best.sha256: state.best.measurement.score}
+    initial = final(initial_sha256, 0, "initial", known.get(initial_sha256))
     best, last = (
         final(one.sha256, one.step, one.origin, one.measurement.score)
         for one in (state.best, state.current)

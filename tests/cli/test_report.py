@@ -15,7 +15,7 @@ from command_line import in_process, serving_report
 from run_views import altered, gate, plain_run
 
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.cli.read import open_reader
+from skillopt_ci.cli.read import gather, open_reader
 from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
 from skillopt_ci.errors import ExitCode
 from skillopt_ci.integrations.skillopt.export import flat_config, skillopt_files
@@ -339,13 +339,17 @@ def test_rejected_suggestions_stand_in_a_step_s_digest():
     assert found["instruction"] == "Check."
 
 
-def test_the_summary_has_every_field_that_the_reference_names(exported):
+def test_the_summary_has_every_field_that_the_reference_names(exported, ended):
     summary = read(exported, "summary.json")
     assert (summary.keys(), summary["epoch_stats"][0].keys()) == (SUMMARY_FIELDS, EPOCH_FIELDS)
     assert "_total" in summary["token_summary"]
     assert summary["config"] == read(exported, "config.json")
-    assert read(exported, "config.json").keys() >= DERIVED
+    assert summary["config"].keys() >= DERIVED
     assert summary["epoch_stats"][0]["steps"] == [1, 2]
+    run = gather(open_reader(Globals({}, ended)))
+    again = run.history[-1].model_copy(update={"kind": "measure"})  # on another scale
+    files = skillopt_files(replace(run, history=(*run.history, again)), "out")
+    assert "baseline_selection_hard" not in json.loads(files["summary.json"])
 
 
 def test_backends_are_named_as_skillopt_does():
@@ -392,15 +396,12 @@ def test_skills_are_those_of_git(exported, ended, git):
     assert (texts[0], texts[-1]) == (initial.strip(), current.strip())
 
 
-def test_test_folders_sum_up_by_task_type(exported):
+def test_test_folders_sum_up_by_task_type_and_an_epochs_end_has_its_folders(exported):
     for name in ("test_eval_baseline", "test_eval", "test_eval_final"):
         found = read(exported, f"{name}/summary.json")
         assert found["overall"].keys() == {"total", "hard_acc"}
         parts = [one["total"] for kind, one in found.items() if kind != "overall"]
         assert found["overall"]["total"] == sum(parts)
-
-
-def test_an_epochs_end_has_its_folders(exported):
     slow = read(exported, "slow_update/epoch_01/slow_result.json")
     assert slow.keys() >= {"reasoning", "slow_update_content", "candidate_hash", "update_origin"}
     assert slow["action"] == "inject_placeholder"

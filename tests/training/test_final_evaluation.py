@@ -151,6 +151,14 @@ def test_without_a_test_there_is_still_a_summary(checkout, model_server, metric,
     assert checkout.subjects()[-1] == f"Finish training: {first} → 0.500 on the selection tasks"
 
 
+def test_the_initial_skill_has_a_score_on_the_new_scale_if_it_is_the_best(checkout, model_server):
+    model_server.plan = ()
+    checkout.step(*PLAIN)
+    checkout.commit("skills/SKILL.md", "# No better\n", branch=BRANCH)
+    found = end(checkout, "evaluation.eval_test=false", "evaluation.gate_metric=soft").summary
+    assert (found.initial.score, found.last.sha256 == found.best.sha256) == (0.0, False)
+
+
 def test_a_candidate_in_flight_comes_first(checkout):
     checkout.stop(*PLAIN)
     with pytest.raises(UsageError, match="in flight"):

@@ -14,7 +14,7 @@ from skillopt_ci.ledger.evidence import (
 )
 from skillopt_ci.ledger.records import BoundaryRecord, SlowUpdateRecord, StepRecord
 from skillopt_ci.ledger.summary import Summary
-from skillopt_ci.ledger.timeline import Moment, timeline
+from skillopt_ci.ledger.timeline import Moment, comparable_from, timeline
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.view import RunView
 from skillopt_ci.util import grouped, pick
@@ -336,11 +336,13 @@ def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
     )
     steps = grouped((one.epoch, one.step) for one in evidence.history if one.kind == "step")
     *_, last = timeline(evidence.history)
+    # since the tasks or the way of measuring changed, the initial skill's score does not compare
+    first = None if comparable_from(evidence.history) else evidence.baseline
     return _known(
         {
             "version": f"skillopt-ci-{__version__}",
             "config": flat_config(evidence),
-            **pick(evidence, "baseline_selection_hard=baseline.hard"),
+            "baseline_selection_hard": first and first.hard,
             **pick(
                 evidence.state,
                 "best_selection_hard=best.measurement.hard "
