@@ -83,10 +83,10 @@ def collapsed(text: str) -> str:
     return " ".join(text.split())
 
 
-def names_text(names: Sequence[str]) -> str:
+def names_text(names: Sequence[str], most: int = _MOST_NAMES) -> str:
     """The first few names and the number of others: ``a, b and 198 more``."""
     lengths = accumulate(len(name) for name in names)
-    fit = sum(length <= _MOST_CHARACTERS for length in islice(lengths, _MOST_NAMES))
+    fit = sum(length <= _MOST_CHARACTERS for length in islice(lengths, most))
     shown = names[: max(fit, 1)]
     more = len(names) - len(shown)
     return (", ".join(shown) or "none") + (f" and {more} more" if more else "")

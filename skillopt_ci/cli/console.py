@@ -254,7 +254,7 @@ def _print(
     stream, headings = settings.people, rows[0] if headed else ("", "")
     console = build_console(stream, settings.environ)
     table = Table(show_header=headed, header_style="bold", box=None, padding=(0, len(_GAP), 0, 0))
-    table.add_column(headings[0], no_wrap=True)
+    table.add_column(headings[0], no_wrap=headed)
     table.add_column(headings[1], overflow="fold")
     for row in rows[1:] if headed else rows:
         table.add_row(*row)

@@ -5,14 +5,7 @@ from dataclasses import replace
 from operator import not_
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    PlainSerializer,
-    PlainValidator,
-)
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer, PlainValidator
 
 from skillopt_ci.model.types import Account, Accounts, Usage, summed
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status

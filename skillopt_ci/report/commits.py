@@ -265,7 +265,7 @@ def _finished(summary: Summary, seconds: float) -> tuple[_Words, dict[str, str]]
 def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
     """A run at a glance; ``seconds`` is its total time."""
     same = summary.last.sha256 == summary.best.sha256
-    yield "steps", f"{summary.step} of {summary.total_steps}"
+    yield "steps", f"{summary.step} of {max(summary.step, summary.total_steps)}"
     yield "initial", _final_scores(summary.initial)
     yield "best", _final_scores(summary.best)
     yield "last", "the same text as the best" if same else _final_scores(summary.last)

@@ -169,16 +169,12 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
         rank = ("broken", "fixed", "").index(change_of(one))
         return rank, order.get(section_of(one), len(order)), one.stage, one.task
 
-    first = run.history[0].skill_sha256 if run.history else ""
+    skills = {skill: f"the skill of {section_name(section)}" for skill, section in made.items()}
+    skills |= {one.skill_sha256: "the skill at the start" for one in run.history[:1]}
 
     def shown(one: Trajectory, name: str) -> Shown:
-        made_with = "an earlier skill"
-        if one.skill == first:
-            made_with = "the skill at the start"
-        elif one.skill in made:
-            made_with = f"the skill of {section_name(made[one.skill])}"
-        what = _STAGES.get(one.stage, one.stage)
-        return Shown(name, one, section_of(one), what, made_with, run.state.run, change_of(one))
+        what, skill = _STAGES.get(one.stage, one.stage), skills.get(one.skill, "an earlier skill")
+        return Shown(name, one, section_of(one), what, skill, run.state.run, change_of(one))
 
     rounds = zip_longest(*(filter(None, map(known.get, own)) for own in asked.values()))
     chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)

@@ -127,7 +127,8 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
     if found is not None and skill is not None and skill.test is not None:
         tested = (("at the start", found.initial.test), (skill.origin, skill.test))
         used = f"; training used {found.trained}" if found.trained else " that training never used"
-        told = [f"{plural(skill.test.n, 'task')}{used}"]
+        share = "share solved of " if found.metric != "hard" else ""
+        told = [f"{share}{plural(skill.test.n, 'task')}{used}"]
         if skill.sha256 != run.state.current.sha256:
             told.append(f"the skill of {skill.origin}, not the current one")
         if gain is not None:
@@ -138,7 +139,7 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
             told.append(f"measured after step {found.step}; training has gone on since")
         yield "Test", [(name, one.hard, one.n) for name, one in tested if one is not None], told
     current, best, origin = run.state.current, run.state.best, run.origin
-    told = [f"{plural(current.measurement.n, 'task')} that decide which edits stay"]
+    told = [f"{plural(current.measurement.n, 'task')} to decide which edits stay"]
     if best.measurement.score > current.measurement.score:
         kept = score_text(best.measurement.score, best.measurement.n)
         told.append(f"best so far: {kept} ({best.origin})")

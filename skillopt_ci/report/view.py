@@ -354,7 +354,7 @@ class RunView:
         elif self.state.provisional:
             names = [say.event_name(one).lower() for one in self.provisional] or ["the skill"]
             more = f"; so far {test.reason}" if test and test.action == "open" else ""
-            now = f"Provisional: fresh attempts have yet to confirm {names_text(names)}{more}"
+            now = f"Provisional: fresh attempts have yet to confirm {names_text(names, 8)}{more}"
         sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
         when = f" after step {sure.step}" if sure and (now or self.unscored) else ""
         confirmed = f"Confirmed{when}: {sure.reason}" if sure else ""
@@ -403,7 +403,8 @@ def run_facts(run: RunView) -> Iterator[Fact]:
             began = ", from where training began" if since else ""
             used = f"training used {found.trained} of the tasks" if found.trained else ""
             after = f"{which}after step {found.step}{began}, {used or 'tasks kept out of training'}"
-            yield Fact("test", f"{' → '.join(told)} ({after})")
+            share = "share solved, " if found.metric != "hard" else ""
+            yield Fact("test", f"{' → '.join(told)} ({share}{after})")
     yield Fact("selection", f"{started} → {now} ({state.current.origin})")
     if run.claim:
         yield Fact("fresh attempts", run.claim)

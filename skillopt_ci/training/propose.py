@@ -62,7 +62,7 @@ async def propose(
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     if plan.step == 1 and rollouts and all(one.succeeded for one in rollouts):
         text = (
-            f"All {len(rollouts)} training tasks of the first step were solved without training: "
+            "All training tasks of the first step were solved without training: "
             "there are no failures to learn from. Harder tasks would show some."
         )
         run.observer(Note(text, level="warning"))

@@ -286,6 +286,9 @@ def test_labels_and_values_are_aligned_under_the_title():
     assert max(map(len, rows(io.StringIO(), COLUMNS="40").splitlines())) <= 40
     assert "\x1b[1m" in rows(Terminal())
     assert "\x1b" not in rows(Terminal(), TERM="dumb")
+    with redirect_stdout(io.StringIO()) as stream:  # a long label leaves room for the values
+        console.print_rows(Globals({}, Path()), "", [("a type " * 9, "value " * 9)])
+    assert len(stream.getvalue().splitlines()) == 2
 
 
 def test_the_last_column_takes_the_rest():

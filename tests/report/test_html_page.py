@@ -110,8 +110,12 @@ def test_it_tells_where_training_stands_and_the_evidence_of_a_step_that_is_opene
     assert "no edit can solve more" in build_page(evidence(plain_run(17)))
     assert ">0.91–1.00<" in build_page(evidence(replace(plain_run(17), state=state(0.9996, 17))))
     again = entry(3, kind="measure", action="measure", score_after=0.4)
-    found = build_page(evidence(replace(plain_run(), history=(*plain_run().history, again))))
+    run = replace(plain_run(), history=(*plain_run().history, again))
+    assert "no longer used" not in build_page(evidence(run))
+    del run.state.current.measurement.tasks["task-7"]
+    found = build_page(evidence(run))
     assert ("at the start" in told, ">after step 3<" in found) == (True, True)
+    assert "40 selection tasks in rows, 1 of them no longer used" in found
     assert page.locator(".plot .mark.merged").count() == 2
     assert page.locator(".plot .mark.reverted").count() == 1
     assert page.locator("details.card").count() == 3
@@ -150,9 +154,11 @@ def test_the_test_result_comes_first_and_says_whether_it_is_old(show):
     assert "tasks that training never used\n\nthe skill of step 1, not the current" in results[0]
     assert "+0.300 ± 0.129 (95 %), 2 fixed, 0 broken" in results[0]
     assert "measured after step 2; training has gone on since" in results[0]
-    moved = replace(run, summary=summary.model_copy(update={"trained": 8}))
-    assert "60 tasks; training used 8" in show(evidence(moved)).inner_text(".result >> nth=0")
-    assert "training used 8 of the tasks" in next(run_facts(moved)).text
+    moved = replace(run, summary=summary.model_copy(update={"trained": 8, "metric": "soft"}))
+    result = show(evidence(moved)).inner_text(".result >> nth=0")
+    assert "share solved of 60 tasks; training used 8" in result
+    told = next(run_facts(moved)).text
+    assert ("(share solved, " in told, "training used 8 of the tasks" in told) == (True, True)
 
 
 def test_one_panel_tells_of_models_settings_dates_and_cost(show):
