@@ -80,7 +80,9 @@ def gain(initial: FinalSkill, other: FinalSkill, tasks: Sequence[Task]) -> Diffe
 
 def epoch_summaries(history: Sequence[HistoryEntry]) -> Iterator[EpochSummary]:
     """For every epoch with a step, the number of steps by outcome and the scores at its end."""
-    moments = tuple(timeline(history))
+    moments = [  # without what a person or a new way of measuring changed
+        one for one in timeline(history) if one.entry.kind in ("step", "notes", "slow_update")
+    ]
     for epoch in sorted({one.entry.epoch for one in moments if one.entry.kind == "step"}):
         own = [one for one in moments if one.entry.epoch == epoch]
         steps = [one.entry for one in own if one.entry.kind == "step"]
@@ -194,9 +196,8 @@ def _summary(
         skill = FinalSkill(sha256=sha256, step=step, origin=origin, score=score)
         if (test := tests.get(sha256)) is None:
             return skill
-        types = by_type(run.test, test)
-        tested = {"test": test, "interval": astuple(wilson(test.hard, test.n)), "by_type": types}
-        return skill.model_copy(update=tested)
+        tested = {"test": test, "interval": astuple(wilson(test.hard, test.n))}
+        return skill.model_copy(update={**tested, "by_type": by_type(run.test, test)})
 
     # what was measured before the tasks or the way of measuring changed does not compare
     first = history[comparable_from(history)]

@@ -67,10 +67,12 @@ def test_tests_are_told_by_the_score_that_the_commit_has(checkout):
     assert checkout.subjects()[-1] == "Finish training: 0.000 → 0.250 on 8 test tasks"
 
 
-def test_a_step_without_a_candidate_is_no_reverted_one():
+def test_an_epoch_has_its_steps_by_outcome_and_the_score_at_its_end():
     entry = HistoryEntry(kind="step", step=1, epoch=1, action="reject")
-    (epoch,) = epoch_summaries([entry, entry.model_copy(update={"score_after": 0.5, "step": 2})])
-    assert (epoch.rejects, epoch.skips) == (1, 1)
+    other = entry.model_copy(update={"score_after": 0.5, "step": 2, "best_score": 0.6})
+    again = other.model_copy(update={"kind": "measure", "best_score": 0.4})  # on another scale
+    (epoch,) = epoch_summaries([entry, other, again])
+    assert (epoch.rejects, epoch.skips, epoch.best_score) == (1, 1, 0.6)
 
 
 def test_three_skills_are_tested_and_compared(checkout, model_server):
