@@ -16,10 +16,18 @@ def check(run: RunView, inconclusive: str = "") -> WantedCheck:
     return step_check(run, LINKS, inconclusive=inconclusive, tasks=TASKS)
 
 
-def test_it_is_on_the_commit_that_was_judged():
+def test_it_is_on_the_commit_that_was_judged_and_annotates_tasks_broken_ones_first():
     found = check(plain_run(1))
     assert (found.name, found.head_sha) == ("skillopt-ci / demo", SHA)
     assert found.details_url == f"{REPOSITORY}/actions/runs/7"
+    first, second, third = check(plain_run(1)).annotations
+    place = (first.path, first.start_line, first.annotation_level)
+    assert place == ("tasks/selection.jsonl", 4, "warning")
+    assert first.message == "Task task-3: solved before this change, not after it."
+    assert (second.start_line, third.start_line) == (2, 3)
+    run = plain_run(1)
+    step = altered(run.steps[0], {"broken": tuple(TASKS), "fixed": tuple(TASKS)})
+    assert len(check(replace(run, steps=(step,))).annotations) == 50
 
 
 @pytest.mark.parametrize(
@@ -36,17 +44,3 @@ def test_what_an_open_gate_let_in_is_not_green_by_that():
     assert check(replace(run, steps=(step,))).conclusion == "neutral"
     found = check(plain_run(1), "the network failed")
     assert (found.title, found.annotations) == ("the network failed", ())
-
-
-def test_tasks_are_annotated_where_they_are_defined_broken_ones_first():
-    first, second, third = check(plain_run(1)).annotations
-    place = (first.path, first.start_line, first.annotation_level)
-    assert place == ("tasks/selection.jsonl", 4, "warning")
-    assert first.message == "Task task-3: solved before this change, not after it."
-    assert (second.start_line, third.start_line) == (2, 3)
-
-
-def test_no_more_annotations_than_github_takes_at_once():
-    run = plain_run(1)
-    step = altered(run.steps[0], {"broken": tuple(TASKS), "fixed": tuple(TASKS)})
-    assert len(check(replace(run, steps=(step,))).annotations) == 50

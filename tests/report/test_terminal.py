@@ -112,7 +112,7 @@ def test_steps_are_counted_by_what_became_of_them(state, make_entry):
     assert run_of(state, start, *judged, *empty).counts == {"merged": 2, "reverted": 1, "empty": 2}
 
 
-def test_the_run_at_a_glance(state, make_entry):
+def test_the_run_at_a_glance_also_before_its_first_step_and_in_numbers(state, make_entry):
     start = make_entry(kind="start", score_after=0.5)
     assert status_rows(run_of(state, start, make_entry())) == (
         ("skill", "SKILL.md"),
@@ -122,17 +122,11 @@ def test_the_run_at_a_glance(state, make_entry):
         ("last step", "3 (epoch 2)"),
         ("used", "20 calls, 4,100 tokens, cost unknown (no price known)"),
     )
-
-
-def test_before_the_first_step_there_is_none(state, make_entry):
     rows = dict(status_rows(run_of(state.model_copy(update={"step": 0}))))
     assert rows["selection"].startswith("– → 0.750")
     assert rows["last step"] == "none yet"
     rows = dict(status_rows(run_of(state, make_entry(action="skip_no_patches", score_after=None))))
     assert rows["steps"] == "0 merged, 0 reverted, 1 without a candidate"
-
-
-def test_programs_get_the_same_as_numbers(state, make_entry):
     start, used = make_entry(kind="start", score_after=0.5), Usage(calls=1, cost_usd=None)
     judged = state.model_copy(update={"accounts": {Account("judge", "judge"): used}})
     found = terminal.status_json(run_of(judged, start, make_entry()), {})

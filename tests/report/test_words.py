@@ -49,9 +49,14 @@ def decision(measurement: Measurement | None = WHOLE, gate: GateRecord | None = 
     )
 
 
-def test_of_a_partial_score_all_tasks_are_told_too():
+def test_a_partial_score_is_told_with_all_tasks_and_marked_as_an_estimate():
     assert words.tasks_text(decision(PARTIAL)) == "2 of 8 tasks"
     assert words.tasks_text(decision()) == "2 tasks"
+    assert score(0.4375, estimated=True) == "~0.438"
+    assert score(None, estimated=True) == "–"
+    assert words.arrow(decision(PARTIAL)) == "0.500 → ~0.438"
+    assert words.arrow(decision()) == "0.500 → 0.438"
+    assert log_row(entry(1, score_after=0.4375, planned=8))[3] == "~0.438"
 
 
 def test_arithmetic_tells_difference_and_effort():
@@ -61,13 +66,10 @@ def test_arithmetic_tells_difference_and_effort():
     )
 
 
-def test_all_attempts_at_each_task_count_as_effort(measurement):
+def test_effort_is_of_all_attempts_and_a_partial_difference_has_the_headlines_gain(measurement):
     gate = GATE.model_copy(update={"saved": 24, "end": "certain", "candidate_attempts": 16})
     thrice = measurement.model_copy(update={"attempts_each": 3})
     assert "It took 48 attempts, 72 saved" in words.arithmetic(decision(thrice, gate))
-
-
-def test_a_partial_difference_names_the_gain_that_headlines_show():
     told = words.arithmetic(decision(PARTIAL, GATE))
     assert "+0.100 ± 0.142" in told
     assert "-0.063" in told  # 0.500 → ~0.438
@@ -87,14 +89,6 @@ def test_a_partial_difference_names_the_gain_that_headlines_show():
 )
 def test_what_is_out_of_the_ordinary_is_told(changes, told):
     assert told in words.arithmetic(decision(gate=GATE.model_copy(update=changes)))
-
-
-def test_an_estimate_is_marked_in_every_subject_and_row():
-    assert score(0.4375, estimated=True) == "~0.438"
-    assert score(None, estimated=True) == "–"
-    assert words.arrow(decision(PARTIAL)) == "0.500 → ~0.438"
-    assert words.arrow(decision()) == "0.500 → 0.438"
-    assert log_row(entry(1, score_after=0.4375, planned=8))[3] == "~0.438"
 
 
 OLDER = "d" * 64
@@ -154,7 +148,7 @@ def test_the_gist_names_the_notes_after_the_edits():
     assert proposal(APPLIED, notes=noting("Look.")).body_changed
 
 
-def test_each_reminder_has_a_line_and_condensing_has_one():
+def test_each_reminder_has_a_line_condensing_has_one_and_the_fate_of_notes_alone_is_told():
     notes = NotesRecord(proposed=1, added=("Look.",), appendix=("Both.",), consolidated_from=3)
     told = list(words.reminders(proposal(notes=notes)))
     assert told == ["remind of “Look.”", "condense 3 reminders to 1"]
@@ -162,9 +156,6 @@ def test_each_reminder_has_a_line_and_condensing_has_one():
     told = words.refusal_lines(proposal(APPLIED, REFUSED, notes=notes, refused="it is new"))
     assert list(told) == ["edit 2: it is evil", "the new document: it is new", "a note: it is dark"]
     assert list(words.refusal_lines(proposal(REFUSED), edits=False)) == []
-
-
-def test_the_fate_of_notes_without_their_edits_is_told():
     noted = proposal(APPLIED, notes=noting("Look."))
     kept = words.notes_verdict(noted, verdict_on("reject", verdict_on("accept_notes")))
     assert kept == "The next commit keeps 1 reminder, measured alone (0.250): so it is."
@@ -177,7 +168,7 @@ UNMEASURED = {"error: down": 2, "grader_error: no\nreport": 1}
 LOST = {"pessimistic_hard": 0.5, "pessimistic_soft": 0.625, "unmeasured": UNMEASURED}
 
 
-def test_both_numbers_and_the_commonest_reasons_are_told(measurement):
+def test_reservations_tell_both_numbers_the_commonest_reasons_limits_and_caveats(measurement):
     assert [*words.reservations(measurement), *words.reservations(None)] == []
     assert words.with_pessimistic("0.750", measurement) == "0.750"
     lost = measurement.model_copy(update=LOST)
@@ -192,6 +183,13 @@ def test_both_numbers_and_the_commonest_reasons_are_told(measurement):
     long = {**LOST, "unmeasured": {"x" * 200: 1}}
     (sentence,) = words.reservations(measurement.model_copy(update=long))
     assert sentence.endswith("x…")
+    told = words.reservations(
+        measurement.model_copy(update={"limits": {"time": 2, "steps": 1}, "caveat": "Open house."})
+    )
+    assert tuple(told) == (
+        "3 attempts ended at a limit and were graded as they were: 2 by time, 1 by steps.",
+        "Open house.",
+    )
 
 
 def test_of_a_reply_people_read_what_was_wrong_and_not_what_the_model_was_told():
@@ -203,22 +201,12 @@ def test_of_a_reply_people_read_what_was_wrong_and_not_what_the_model_was_told()
     assert line == "The reply holds no complete JSON object."
 
 
-def test_limits_and_caveats_are_told(measurement):
-    told = words.reservations(
-        measurement.model_copy(update={"limits": {"time": 2, "steps": 1}, "caveat": "Open house."})
-    )
-    assert tuple(told) == (
-        "3 attempts ended at a limit and were graded as they were: 2 by time, 1 by steps.",
-        "Open house.",
-    )
-
-
 DATES = SuggestionRecord(type="add_rule", title="Dates", instruction="- Write dates\nas ISO.")
 REWRITE = {"mode": "rewrite_from_suggestions", "edits": (), "suggestions": (DATES, DATES)}
 FULL = {"mode": "full_rewrite_minibatch", "edits": ()}
 
 
-def test_a_rewrite_says_what_changed_or_is_told_by_its_suggestions(make_proposal):
+def test_a_rewrite_says_what_changed_or_is_told_by_its_suggestions_on_one_line_each(make_proposal):
     proposal = make_proposal(**FULL, change_summary=("- Add: ISO dates.", " ", "Drop: commas"))
     assert words.rewriting(proposal) == ("Add: ISO dates", "Drop: commas")
     assert words.headline(proposal) == "Add: ISO dates; Drop: commas"
@@ -226,13 +214,14 @@ def test_a_rewrite_says_what_changed_or_is_told_by_its_suggestions(make_proposal
     proposal = make_proposal(**REWRITE | {"suggestions": (DATES, untitled)})
     assert words.rewriting(proposal) == ("Dates", "Write dates as ISO")
     assert words.headline(make_proposal(**FULL)) == "the document, rewritten"
-
-
-def test_a_text_that_stayed_has_no_changes(make_proposal):
     same = make_proposal().skill_before
     proposal = make_proposal(**FULL, change_summary=("Add: x",), skill_after=same)
     assert (words.rewriting(proposal), words.headline(proposal)) == ((), "no change")
     assert proposal.change_count == 0
+    hostile = DATES.model_copy(update={"type": "x\n@y", "title": "@octocat fixes #1"})
+    rows = list(words.suggestion_rows(make_proposal(**REWRITE | {"suggestions": (DATES, hostile)})))
+    assert rows[0] == ("suggestion 1", "add_rule, Dates: Write dates as ISO")
+    assert rows[1][1].startswith("x (at)y, (at)octocat fixes no. 1: ")
 
 
 @pytest.mark.parametrize(("mode", "count"), [(REWRITE, 2), (FULL, 1), ({}, 1)])
@@ -247,10 +236,3 @@ def test_commits_of_a_rewrite_read_like_those_of_edits(make_record, make_proposa
     text = landed(made.model_copy(update={"decision": make_decision()}))
     assert text.subject == "Merge step 3 (0.500 → 0.750): Add: ISO dates"
     assert text.trailers["Skillopt-Edits"] == "2"
-
-
-def test_suggestions_are_listed_on_one_line_each(make_proposal):
-    hostile = DATES.model_copy(update={"type": "x\n@y", "title": "@octocat fixes #1"})
-    rows = list(words.suggestion_rows(make_proposal(**REWRITE | {"suggestions": (DATES, hostile)})))
-    assert rows[0] == ("suggestion 1", "add_rule, Dates: Write dates as ISO")
-    assert rows[1][1].startswith("x (at)y, (at)octocat fixes no. 1: ")
