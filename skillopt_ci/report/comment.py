@@ -120,18 +120,21 @@ def lessons_text(run: RunView, links: md.Links) -> str:
 def _gain(run: RunView, *, sure: bool = True) -> str:
     """The skill's gain over base: ``+0.850 ± 0.093 (95 %) on 60 test tasks``.
 
-    Comes from the test tasks, which no decision used, if exactly this text was tested.
+    Comes from the test tasks, which no decision used, if exactly this text was tested. Where base's
+    skill has no score that compares, the skill's own stands there.
     """
-    current, found = run.state.current, run.tested_skill
+    measured, found = run.state.current.measurement, run.tested_skill
     if run.unscored:
         return _UNSCORED
     if found is not None and not run.base_events:
         skill, gain = found
-        if gain is not None and skill.sha256 == current.sha256:
+        if gain is not None and skill.sha256 == run.state.current.sha256:
             told = say.gain_text(gain) if sure else signed(gain.mean)
             return f"{told} on {plural(gain.n, 'test task')}"
-    measured = current.measurement
-    return f"{signed(measured.score - run.first_score)} on {plural(measured.n, 'selection task')}"
+    base = run.history[max(run.base_events - 1, 0)].skill_sha256
+    known = run.origin is not None and run.origin.skill_sha256 == base
+    now = signed(measured.score - run.first_score) if known else score(measured.score)
+    return f"{now} on {plural(measured.n, 'selection task')}"
 
 
 # Where training stands.

@@ -138,11 +138,9 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
         if run.state.step > found.step:
             told.append(f"measured after step {found.step}; training has gone on since")
         yield "Test", [(name, one.hard, one.n) for name, one in tested if one is not None], told
-    current, best, origin = run.state.current, run.state.best, run.origin
+    current, origin = run.state.current, run.origin
     told = [f"{plural(current.measurement.n, 'task')} to decide which edits stay"]
-    if best.measurement.score > current.measurement.score:
-        kept = score_text(best.measurement.score, best.measurement.n)
-        told.append(f"best so far: {kept} ({best.origin})")
+    told += [f"best so far: {one.text}" for one in run_facts(run) if one.label == "best"]
     told += [run.claim] if run.claim and not run.refuted else []
     told += [one.text for one in run_facts(run) if one.label == "caution"]
     now = (current.origin, current.measurement.score, current.measurement.n)

@@ -88,7 +88,10 @@ def test_scores_from_before_the_tasks_changed_are_not_compared_with():
     again = entry(1, kind="measure", action="measure", score_before=0.2, score_after=0.6)
     text = body(RunView(run.state, (*run.history, again)), LINKS)
     assert "learned: nothing yet\n" in body(plain_run(0), LINKS)
-    assert "learned: -0.400 on 40 selection tasks" in text
+    assert "learned: 0.200 on 40 selection tasks" in text  # what base's would have is unknown
+    same = again.model_copy(update={"skill_sha256": run.history[0].skill_sha256})
+    gained = replace(run, history=(run.history[0], same, *run.history[1:]))
+    assert "learned: -0.400 on 40 selection tasks" in body(gained, LINKS)
     assert "Scoring changed during the run" in text
 
 
