@@ -163,7 +163,7 @@ TABLE: list[tuple[GitHubEvent, str, Facts, Activity | str]] = [
     (target(FORK, action="rebased", label=""), "", Facts(), "waits"),
     (target(FORK, action="reopened", label=""), "", Facts(skill_changed=False), "success"),
     (target(FORK, action="closed", label=""), "", Facts(skill_changed=False), NOTHING),
-    (target(OWN, action="opened", label=""), "", Facts(), Evaluate(7, "head")),
+    (target(OWN, action="rebased", label=""), "", Facts(), Evaluate(7, "head", again=True)),
     (target(OWN, action="opened", label=""), "", Facts(skill_changed=False), "success"),
     (target(FORK, label="docs"), "", Facts(skill_changed=False), NOTHING),
     (target(FORK), "step", WRITER, NOTHING),
