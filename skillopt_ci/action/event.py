@@ -161,6 +161,8 @@ class Evaluate:
     number: int
     head_sha: str
     comment: Request | None = None
+    #: Whether a verdict on it, which was for another base, counts no more.
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ class Conclude:
     head_sha: str
     conclusion: Literal["success", "neutral"] | None
     reason: str
-    #: Whether a verdict on it, which was for another base, counts no more.
+    #: As for an evaluation.
     again: bool = False
     #: The pull request, if it does not change the skill: no earlier evaluation counts any more.
     untouched: int | None = None
@@ -245,14 +247,14 @@ def _proposed(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
         )
     if event.action not in _CHANGED:
         return Nothing(f"{event.action!r} does not change a pull request's skill")
-    return _evaluation(pull, facts)
+    return _evaluation(event, pull, facts)
 
 
 def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> Activity:
     if inputs.command not in (None, Command.EVAL):
         return Nothing("on pull_request_target only `eval` is safe")
     if event.action in _CHANGED and not (pull.from_fork and facts.skill_changed):
-        return _evaluation(pull, facts)
+        return _evaluation(event, pull, facts)
     # The label is a reviewer's consent to exactly this head; it does not cover later pushes.
     if event.action != "labeled" or event.label.casefold() != inputs.label.casefold():
         why = (
@@ -264,10 +266,11 @@ def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
         return Nothing(why)
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} labelled it without write access")
-    return _evaluation(pull, facts)
+    return _evaluation(event, pull, facts)
 
 
-def _evaluation(pull: Pull, facts: Facts) -> Activity:
+def _evaluation(event: GitHubEvent, pull: Pull, facts: Facts) -> Activity:
+    again = event.action == "rebased"
     if not pull.from_fork and facts.trained:
         return Conclude(pull.head_sha, "success", TRAINED)
     if not facts.skill_changed:
@@ -276,8 +279,8 @@ def _evaluation(pull: Pull, facts: Facts) -> Activity:
     if facts.keys_missing:
         names = ", ".join(facts.keys_missing)
         why = f"this job has no {names}: nothing was evaluated and nothing spent"
-        return Conclude(pull.head_sha, "neutral", why)
-    return Evaluate(pull.number, pull.head_sha)
+        return Conclude(pull.head_sha, "neutral", why, again=again)
+    return Evaluate(pull.number, pull.head_sha, again=again)
 
 
 _COMMANDS = (

@@ -139,9 +139,8 @@ class JobLog:
 
     def mask(self, secret: str) -> None:
         """Have the runner mask each line of ``secret`` from here on."""
-        for line in secret.splitlines():
-            if line.strip():
-                self._write(command("add-mask", line))
+        for line in filter(str.strip, secret.splitlines()):
+            self._write(command("add-mask", line))
 
     def annotate(
         self,

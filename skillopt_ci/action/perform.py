@@ -9,7 +9,7 @@ from skillopt_ci.action.event import Activity, Conclude, Evaluate, Nothing, Perf
 from skillopt_ci.action.inputs import Command
 from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, command_line, execute, meaning
 from skillopt_ci.action.outputs import UNPUBLISHED, Outputs, Printed, fold
-from skillopt_ci.action.review import review_pull_request, with_check
+from skillopt_ci.action.review import publish, review_pull_request
 from skillopt_ci.cli import build
 from skillopt_ci.cli.comment import Published, links_of, note_id, publish_run
 from skillopt_ci.cli.read import RunReader, open_reader, view
@@ -176,15 +176,11 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
 def _conclude(job: Job, asked: Conclude) -> JobOutcome:
     run, links = build.load_configured(job.settings).config.run, links_of(job.environ)
     check = unevaluated_check(run, asked.head_sha, asked.conclusion, asked.reason, links)
-    outcome = _skipped(job, asked.reason)
+    check = replace(check, yields=check.yields and not asked.again)
+    outcome, text = _skipped(job, asked.reason), untouched_comment(run, asked.reason, links)
     if job.client is None:
         return outcome
-    if asked.untouched is not None:
-        with noting(notes := list[str]()):
-            text = untouched_comment(run, asked.reason, links)
-            keep_comment(job.client, asked.untouched, text, new=False)
-        outcome = replace(outcome, notes=tuple(notes))
-    return with_check(job.client, check, outcome, again=asked.again)
+    return publish(job.client, check, outcome, asked.untouched, text)
 
 
 def _command(job: Job, command: Command) -> JobOutcome:

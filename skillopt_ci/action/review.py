@@ -28,7 +28,7 @@ from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment
 from skillopt_ci.github.pull_requests import file_at, merge_base
-from skillopt_ci.github.types import WantedCheck
+from skillopt_ci.github.types import NOTHING_TO_DO, WantedCheck
 from skillopt_ci.ledger.ledger import resolve
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.evaluation import (
@@ -60,39 +60,44 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         running = unevaluated_check(
             run.config.run, head, None, "base and head are not compared yet", links
         )
+        running = replace(running, yields=not pull.again)
         view, outputs, exit_code = _compare(run, client, running)
-    wishes, notes = run.config.github, list[str]()
-    same, loaded = view.why == UNCHANGED, job.configured
+    wishes = run.config.github
+    loaded = job.configured
     tasks = {} if loaded is None else task_places(loaded, run.ledger.git.folder)
-    if same:
+    if view.why == UNCHANGED:
         report = untouched_comment(view.run, view.why, links)
         check = unevaluated_check(view.run, head, "success", view.why, links)
     else:
         report = evaluation_comment(view, links)
         check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
+        # a job that measured nothing takes no verdict back
+        check = replace(check, yields=exit_code != ExitCode.DONE and not pull.again)
         outputs = replace(outputs, finding=str(view.finding))
-    if wishes.comments != "off":
-        with noting(notes):
-            keep_comment(client, pull.number, report, new=not same)
-    outputs = replace(outputs, pull_request=str(pull.number))
-    return with_check(client, check, JobOutcome(outputs, report, exit_code, tuple(notes)))
+    outcome = JobOutcome(replace(outputs, pull_request=str(pull.number)), report, exit_code)
+    commented = pull.number if wishes.comments != "off" else None
+    return publish(client, check, outcome, commented, report)
 
 
-def with_check(
-    client: Client, check: WantedCheck, outcome: JobOutcome, *, again: bool = False
+def publish(
+    client: Client, check: WantedCheck, outcome: JobOutcome, commented: int | None, comment: str
 ) -> JobOutcome:
-    """Post an evaluation's check. If that fails, the job fails: a merge may wait for it."""
+    """Post an evaluation's check, and on the pull request ``commented``, if any, its comment.
+
+    Where an earlier verdict stays, so does its comment. If the check cannot be posted, the job
+    fails: a merge may wait for it.
+    """
     try:
-        # a job that fails has measured nothing, which takes no verdict back
-        keep_check(
-            client, replace(check, yields=check.yields or outcome.exit_code != 0), again=again
-        )
-    except LostRace as newer:
-        return replace(outcome, notes=(*outcome.notes, str(newer)))
+        keep_check(client, check)
+    except LostRace as stays:
+        return replace(outcome, notes=(str(stays),))
     except SkilloptError as error:
         note = f"{error.sentences} Once it works, re-run this job: a merge may wait for the check."
-        return replace(outcome, exit_code=error.exit_code, notes=(*outcome.notes, note))
-    return outcome
+        outcome = replace(outcome, exit_code=error.exit_code, notes=(note,))
+    with noting(notes := list(outcome.notes)):
+        if commented is not None:
+            keep_comment(client, commented, comment, new=check.title != NOTHING_TO_DO)
+    return replace(outcome, notes=tuple(notes))
 
 
 def _skill_of(client: Client, path: str, head: str) -> tuple[str, str]:
@@ -173,7 +178,7 @@ def _compare(run: Run, client: Client, running: WantedCheck) -> tuple[Evaluation
     except BaseException:
         ended = replace(running, title="Not evaluated: the job says why", conclusion="cancelled")
         with suppress(SkilloptError):
-            keep_check(client, replace(ended, yields=True))
+            keep_check(client, ended)
         raise
     old, new = (one.measurement for one in result.skills)
     difference = result.difference

@@ -13,7 +13,7 @@ from skillopt_ci.cli.options import Globals, command
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.config.config import GitHub
 from skillopt_ci.config.loading import Loaded
-from skillopt_ci.errors import SkilloptError
+from skillopt_ci.errors import LostRace, SkilloptError
 from skillopt_ci.github.types import Comment, WantedPullRequest
 from skillopt_ci.report import comment
 from skillopt_ci.report.evaluation import TRAINED, unevaluated_check
@@ -117,17 +117,19 @@ def publish(
         # nobody reads on a pull request that people closed
         read = None if kept.declined else number
         if read is not None:
-            newest = comment.step_comment(run, links, inconclusive=inconclusive)
-            told = {"sticky": report, "per-step": newest}.get(wishes.comments)
             with noting(notes):
-                if told is not None:
-                    comments.keep_comment(client, read, told)
+                if wishes.comments == "sticky":
+                    comments.keep_comment(client, read, report)
+                elif wishes.comments == "per-step":
+                    step = comment.step_comment(run, links, inconclusive=inconclusive)
+                    comments.keep_comment(client, read, step)
             with noting(notes):
                 answer_notes(run, client, links, read)
     with noting(notes):
         # What a workflow's token pushes starts no job that could post it, and it may be required.
         trained = unevaluated_check(run.state.run, run.commit, "success", TRAINED, links)
-        checks.keep_check(client, replace(trained, yields=True))
+        with suppress(LostRace):  # `/skillopt eval` measured it
+            checks.keep_check(client, replace(trained, yields=True))
         checks.keep_check(
             client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks)
         )

@@ -6,6 +6,7 @@ that hooks set, and its object database does not support SHA-256 or sync its wri
 
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -179,6 +180,8 @@ class Git:
                     return Exited(process.wait(), b"", f"no answer within {seconds:g} seconds")
         except OSError as error:
             raise _cannot_start(error) from error
+        if process.returncode == -signal.SIGINT:  # Ctrl-C, of which asyncio tells us later
+            raise KeyboardInterrupt
         return Exited(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))
 
     def remember(self, *args: str) -> Exited:

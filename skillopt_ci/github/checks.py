@@ -7,17 +7,18 @@ from github.CheckRun import CheckRun
 
 from skillopt_ci.errors import LostRace
 from skillopt_ci.github.client import Client, asking, same_text
-from skillopt_ci.github.types import NOTHING_TO_DO, Annotation, WantedCheck
+from skillopt_ci.github.comments import run_of
+from skillopt_ci.github.types import UNDECIDED, Annotation, WantedCheck
 from skillopt_ci.text import collapsed
 
 #: Most characters of a check's title.
 _TITLE = 255
 
 
-def keep_check(client: Client, wanted: WantedCheck, *, again: bool = False) -> None:
+def keep_check(client: Client, wanted: WantedCheck) -> None:
     """Create or complete the check of that name on that commit; needs an app's token.
 
-    Raises LostRace instead of making a verdict wait, unless it is to be made ``again``.
+    Raises LostRace if a verdict stays: a newer workflow run's, or any if ``wanted`` yields.
     """
 
     def find() -> CheckRun | None:
@@ -34,14 +35,12 @@ def keep_check(client: Client, wanted: WantedCheck, *, again: bool = False) -> N
 
     fields, missing = _fields(client, wanted, wanted.annotations), tuple[Annotation, ...]()
     run, output = find(), fields["output"]
-    verdict = run is not None and run.output.title != NOTHING_TO_DO and run.conclusion
-    if verdict and verdict != "cancelled":
-        if wanted.yields:
-            return
-        if wanted.conclusion is None and not again:
-            raise LostRace(f"the check {wanted.name} stays as it is: {verdict}")
+    if run and run.conclusion not in (None, "cancelled") and run.output.title not in UNDECIDED:
+        older = 0 < run_of(wanted.summary) < run_of(run.output.summary or "")
+        if older or wanted.yields:
+            raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
     if run is None or (run.conclusion and wanted.conclusion is None):
-        run = client.create_idempotent(create, find)  # a new one: interrupted, or another base
+        run = client.create_idempotent(create, find)  # a concluded check cannot wait again
     else:
         missing = wanted.annotations[run.output.annotations_count or 0 :]
     agrees = (

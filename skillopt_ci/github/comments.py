@@ -55,8 +55,8 @@ def keep_comment(
     if not found:
         made = client.create_idempotent(create, lambda: next(iter(mine()), None))
         found = mine() or [made]
-    newest = max(_run_of(one.body) for one in found)
-    if 0 < _run_of(text) < newest:
+    newest = max(run_of(one.body) for one in found)
+    if 0 < run_of(text) < newest:
         raise LostRace(f"the comment on #{number} stays: the newer workflow run {newest} wrote it")
     oldest, *younger = sorted(found, key=lambda one: one.id)
     if not same_text(oldest.body, text):
@@ -97,7 +97,8 @@ def _first_line(body: str) -> str:
     return body.partition("\n")[0].strip()
 
 
-def _run_of(body: str) -> int:
+def run_of(body: str) -> int:
+    """The workflow run in the link that ends a text of an evaluation, or 0."""
     return int(found[1]) if (found := _RUN.search(body)) else 0
 
 

@@ -73,6 +73,8 @@ class Annotation:
 CONFIRMED = "skillopt/confirmed"
 #: The title of a check on a commit that needs no evaluation.
 NOTHING_TO_DO = "Nothing to evaluate"
+#: The titles of an evaluation's checks without a verdict on the skill.
+UNDECIDED = (NOTHING_TO_DO, "Not evaluated", "Inconclusive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +88,5 @@ class WantedCheck:
     conclusion: Conclusion | None = None
     annotations: tuple[Annotation, ...] = ()
     details_url: str = ""
-    #: Leaves a verdict that the commit already has as it is.
+    #: It replaces no verdict.
     yields: bool = False

@@ -143,7 +143,7 @@ def unevaluated_check(
         summary=md.inline(f"{capitalized(why)}.", 500),
         conclusion=conclusion,
         details_url=links.workflow_run,
-        yields=conclusion == "neutral",
+        yields=conclusion != "success",
     )
 
 

@@ -163,7 +163,7 @@ TABLE: list[tuple[GitHubEvent, str, Facts, Activity | str]] = [
     (target(FORK, action="rebased", label=""), "", Facts(), "waits"),
     (target(FORK, action="reopened", label=""), "", Facts(skill_changed=False), "success"),
     (target(FORK, action="closed", label=""), "", Facts(skill_changed=False), NOTHING),
-    (target(OWN, action="opened", label=""), "", Facts(), Evaluate(7, "head")),
+    (target(OWN, action="rebased", label=""), "", Facts(), Evaluate(7, "head", again=True)),
     (target(OWN, action="opened", label=""), "", Facts(skill_changed=False), "success"),
     (target(FORK, label="docs"), "", Facts(skill_changed=False), NOTHING),
     (target(FORK), "step", WRITER, NOTHING),
@@ -181,7 +181,6 @@ TABLE: list[tuple[GitHubEvent, str, Facts, Activity | str]] = [
     (said(asking("unknown")), "", Facts(), NOTHING),
     (said(asking("unknown")), "", replace(WRITER, of_other_run=True), NOTHING),
     (said(asking("revert")), "", replace(WRITER, of_other_run=True), NOTHING),
-    (said(asking("note")), "", WRITER, NOTHING),
     (said(None), "", WRITER, NOTHING),
     (GitHubEvent("pull_request_review_comment", "created", pull=OWN), "", WRITER, NOTHING),
     (GitHubEvent("release", "published"), "step", WRITER, NOTHING),
@@ -226,8 +225,7 @@ def test_a_note_is_seen_and_left_for_the_next_step():
 def test_a_fork_is_told_what_starts_its_evaluation():
     found = decide(pull(FORK), Inputs(label="please-measure"), Facts())
     assert isinstance(found, Nothing)
-    assert "nothing was spent" in found.reason
-    assert "'please-measure'" in found.reason
+    assert all(words in found.reason for words in ("nothing was spent", "'please-measure'"))
     assert found.comment is None
 
 
@@ -253,16 +251,9 @@ def test_a_note_says_something(comment):
 @pytest.mark.parametrize(
     "comment",
     [
-        "",
-        "/skillopt-ci step",
-        "/skilloptstep",
-        " /skillopt step",
-        "    /skillopt step",
-        "> /skillopt step",
-        "`/skillopt step`",
-        "```\n/skillopt step\n```",
-        "Please\n/skillopt step",
-        "\n/skillopt step",
+        *("", "/skillopt-ci step", "/skilloptstep", " /skillopt step", "    /skillopt step"),
+        *("> /skillopt step", "`/skillopt step`", "```\n/skillopt step\n```"),
+        *("Please\n/skillopt step", "\n/skillopt step"),
     ],
 )
 def test_everything_else_is_talk(comment):
@@ -272,20 +263,10 @@ def test_everything_else_is_talk(comment):
 @pytest.mark.parametrize(
     "comment",
     [
-        "/skillopt",
-        "/skillopt ",
-        "/skillopt note",
-        "/skillopt note \n\t\n",
-        "/skillopt revert",
-        "/skillopt revert\n3",
-        "/skillopt apply now",
-        "/skillopt status anyway",
-        "/skillopt steps",
-        "/skillopt step now",
-        "/skillopt Step",
-        "/skillopt finish",
-        "/skillopt\nstep",
-        "/skillopt\u00a0step",
+        *("/skillopt", "/skillopt ", "/skillopt note", "/skillopt note \n\t\n"),
+        *("/skillopt revert", "/skillopt revert\n3", "/skillopt apply now"),
+        *("/skillopt status anyway", "/skillopt steps", "/skillopt step now", "/skillopt Step"),
+        *("/skillopt finish", "/skillopt\nstep", "/skillopt\u00a0step"),
     ],
 )
 def test_a_command_that_does_not_exist_is_told_from_talk(comment):

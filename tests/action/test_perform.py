@@ -25,7 +25,7 @@ from skillopt_ci.action.perform import _notes, leave_notes, perform
 from skillopt_ci.cli.comment import Published, publish_run
 from skillopt_ci.cli.init import make_repository
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.errors import InfrastructureError, UsageError
+from skillopt_ci.errors import ExitCode, InfrastructureError, UsageError
 from skillopt_ci.git.process import Git
 from skillopt_ci.github.client import Client
 from skillopt_ci.redaction import HIDDEN
@@ -312,6 +312,15 @@ def test_a_run_ends_after_the_step_at_which_github_fell_silent(job, desk, log, g
     outputs = perform(job, Perform(Command.RUN)).outputs
     assert (outputs.result, outputs.step) == ("done", "1")
     assert "::notice title=Training waits::could not list pull requests" in log.getvalue()
+
+
+def test_ctrl_c_that_ends_git_interrupts_after_a_step_too(job, desk, tmp_path, monkeypatch):
+    Git(job.folder).run("clone", "--bare", ".", "bare")
+    Git(job.folder).run("remote", "add", "origin", f"{tmp_path}/bare")
+    dies = 'case "$*" in *ls-remote*) kill -INT $PPID; kill -INT $$;; esac'
+    dying = write_program(tmp_path / "bin" / "git", f'{dies}; exec {shutil.which("git")} "$@"')
+    desk.then = lambda: monkeypatch.setenv("PATH", str(dying.parent), prepend=":")
+    assert perform(job, Perform(Command.STEP)).exit_code == ExitCode.INTERRUPTED
 
 
 def posted(hub: Hub) -> Request:

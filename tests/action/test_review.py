@@ -33,11 +33,13 @@ class Desk:
         """Let a person push a branch with this file; return its head."""
         return self.hub.bare.save("better", path, text)
 
-    def evaluate(self, head: str, *overrides: str, run: str = "") -> JobOutcome:
+    def evaluate(
+        self, head: str, *overrides: str, run: str = "", again: bool = False
+    ) -> JobOutcome:
         environ = {"DEMO_KEY": "sk-demo-key", "GITHUB_REPOSITORY": "octo/skills"}
         environ |= {"GITHUB_RUN_ID": run, "DB_PASSWORD": "pass_word@1"}
         job = make_job(self.checkout.folder, inputs=Inputs(overrides=overrides), environ=environ)
-        return review_pull_request(job, Scene(self.hub).client(), Evaluate(1, head))
+        return review_pull_request(job, Scene(self.hub).client(), Evaluate(1, head, again=again))
 
     def conclusion(self) -> tuple[str, str]:
         (check,) = self.hub.checks.values()
@@ -79,10 +81,16 @@ def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk):
     shown = desk.evaluate(head)
     assert (shown.exit_code, shown.outputs.finding) == (0, "regression")
     assert desk.conclusion() == (head, "failure")
-    unmeasured = desk.evaluate(head, "budget.step.calls=1", "model.target.temperature=0.5")
+    stopped = "budget.step.calls=1", "model.target.temperature=0.5"
+    unmeasured = desk.evaluate(head, *stopped)
     assert (unmeasured.exit_code, desk.conclusion()) == (ExitCode.BUDGET, (head, "failure"))
+    assert unmeasured.notes == ("the check skillopt-ci / demo evaluation stays as it is: failure",)
+    assert ["regression" in body for body in desk.hub.own_comments()] == [True]
     desk.evaluate(head, "github.fail_on=never")
     assert desk.conclusion() == (head, "neutral")
+    desk.evaluate(head, *stopped, again=True)  # for another base, which says nothing about this one
+    assert ["inconclusive" in body for body in desk.hub.own_comments()] == [True]
+    assert [*desk.hub.checks.values()][-1]["output"]["title"] == "Inconclusive"
 
 
 def test_what_base_has_learned_since_counts_as_in_a_merge(desk):
@@ -152,6 +160,8 @@ def test_an_old_job_that_is_run_again_leaves_the_newer_comment(desk):
     assert (again.outputs.finding, again.exit_code) == ("improvement", 0)
     assert "no clear difference" in desk.hub.own_comments()[0]
     assert [each["head_sha"] for each in desk.hub.checks.values()] == [new, old]
+    same = desk.evaluate(new, "github.threshold=0.5", run="9")
+    assert (len(desk.hub.checks), "stays as it is: neutral" in same.notes[0]) == (2, True)
     assert desk.evaluate(new, "github.confidence=0.9", run="10").notes == ()
 
 
