@@ -173,6 +173,7 @@ def test_a_benchmark_that_needs_its_own_code_gets_its_adapter(load_text, name):
     own = load_text(f"{text}environment: {{type: skillopt, adapter: mine.py:Mine}}\n")
     assert own.config.tasks is None
     assert "max_steps" not in str(own.warnings)  # the adapter may read it
+    assert load_text(f"{text}environment:\n").config.tasks == tasks
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def translated(
     roles = model_roles(model, env, marks["model"], environ, problems, warnings)
     derived = _run_skill_tasks(env, marks.get("env", own.mark), bridged)
     derived["model"] = Node(roles, marks["model"])
-    if "environment" in own.entries:  # brings its own tasks
+    if (named := own.entries.get("environment")) and named.value is not None:  # has its own tasks
         derived.pop("tasks", None)
     shared = {section: Node(given, marks[section]) for section, given in sections.items()}
     result = merge(Node({**derived, **shared}, own.mark), own)

@@ -314,12 +314,12 @@ def _openai(role: _Role) -> _Fields:
     variable = f"{role.name.upper()}_AZURE_OPENAI_API_KEY" if named else "AZURE_OPENAI_API_KEY"
     result["base_url"] = replace(endpoint, value=address)
     key = {"api_key_env": Node(variable, endpoint.mark)}
-    # If no way to sign in is given, assume a key if there is one, else the Azure CLI.
-    usual = "key" if role.environ.get(variable) else "azure_cli"
-    mode = role.get("azure_openai_auth_mode") or Node(usual, endpoint.mark)
+    has_key = bool(role.environ.get(variable))
+    usual = Node("key" if has_key else "azure_cli", endpoint.mark)
+    mode = role.get("azure_openai_auth_mode") or usual
     word = str(mode.value).strip().lower()
     if word in ("openai_compatible", "compat", "openai"):
-        keyless = address.startswith("http://") and usual != "key"
+        keyless = address.startswith("http://") and not has_key
         return {**result, **({} if keyless else key), "provider": "openai"}
     azure = {
         "auth": replace(mode, value=_SIGN_IN_WORDS.get(word, word)),
