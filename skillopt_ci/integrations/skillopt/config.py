@@ -280,10 +280,10 @@ def _in_our_words(section: str, key: str, node: Node, warnings: list[Problem]) -
 
 def _run_skill_tasks(keys: Mapping[str, Node], mark: Mark, bridged: bool) -> dict[str, Node]:
     found = dict[str, Node]()
-    if run := keys.get("out_root") or keys.get("name"):
-        last = str(run.value).replace("\\", "/").rstrip("/").rpartition("/")[2]
-        slug = re.sub(r"[^A-Za-z0-9_]+", "-", last).strip("-_")[:_LONGEST_RUN]
-        found["run"] = Node(slug, run.mark)
+    for node in filter(None, map(keys.get, ("name", "out_root"))):
+        last = str(node.value).replace("\\", "/").rstrip("/").rpartition("/")[2]
+        if slug := re.sub(r"[^A-Za-z0-9_]+", "-", last).strip("-_")[:_LONGEST_RUN]:
+            found["run"] = Node(slug, node.mark)
     if "skill_init" in keys:
         found["skill"] = keys["skill_init"]
     if bridged:
