@@ -168,7 +168,8 @@ def _key_refused(said: str, section: str, config: ModelRole) -> ModelSetupError:
     if variable is None:
         return ModelSetupError(
             f"{section}: {where} requires an API key ({said})",
-            hint=f"Name the environment variable that holds it in {section}.api_key_env.",
+            hint=f"Name the environment variable that holds it in {section}.api_key_env; with "
+            "SkillOpt's files, set SkillOpt's variable, such as OPENAI_COMPATIBLE_API_KEY.",
         )
     return ModelSetupError(
         f"{section}: {where} "

@@ -338,7 +338,7 @@ def parse_analyst(
     return Reflection(
         source_type=source,
         patch=_patch(payload, reply.patch, source, default_support=shown, max_support=shown),
-        failure_patterns=tuple(one for one in patterns if one.description),
+        failure_patterns=tuple(one for one in patterns if one.description and source == "failure"),
         notes=reply.appendix_notes if notes else (),
     )
 

@@ -57,13 +57,11 @@ def test_every_way_to_sign_in_to_azure_is_known(load_text, modes, ours):
     for mode in modes.split():
         text = f"{ENV}model: {{{AZURE}, azure_openai_auth_mode: {mode}}}"
         azure = load_text(text).config.model.target.azure
-        assert azure is not None
         assert azure.auth == ours
 
 
 def test_without_a_key_and_a_stated_way_the_azure_cli_signs_in(load_text):
     target = load_text(f"{ENV}model: {{{AZURE}}}").config.model.target
-    assert target.azure is not None
     assert (target.azure.auth, target.key_variable) == ("azure_cli", None)
 
 
@@ -78,7 +76,6 @@ def test_a_version_of_azure_s_older_interface_is_kept_for_its_deployments(load_t
         "azure_openai_managed_identity_client_id: abc, azure_openai_ad_scope: s}"
     )
     target = load_text(text, environ=KEYED).config.model.target
-    assert target.azure is not None
     azure = target.azure
     assert (azure.api_version, azure.client_id, azure.scope) == ("2024-12-01-preview", "abc", "s")
     assert base_url_of(target) == "https://x.openai.azure.com/openai/deployments/gpt-x"
@@ -88,7 +85,6 @@ def test_a_value_that_skillopts_base_file_fills_in_hides_no_shared_one(load_text
     filled = "target_azure_openai_api_version: 2024-12-01-preview"
     text = f"{ENV}model: {{{AZURE}, {filled}, azure_openai_api_version: 2025-04-01-preview}}"
     azure = load_text(text).config.model.target.azure
-    assert azure is not None
     assert azure.api_version == "2025-04-01-preview"
 
 

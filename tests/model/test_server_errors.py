@@ -59,7 +59,7 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
     ("status", "message", "fields", "told"),
     [
         *((status, "bad key", {}, KEY) for status in (401, 403)),
-        (401, "no key", OWN, [NAME_ONE]),
+        (401, "no key", OWN, [NAME_ONE, "OPENAI_COMPATIBLE_API_KEY"]),
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
         (404, "No endpoints found that support tool use", {}, ["does not serve", "and access"]),
         *((403, page, {}, ["rejects", "a firewall"]) for page in ("<html>No", "error code: 1020")),

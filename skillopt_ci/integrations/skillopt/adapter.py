@@ -85,23 +85,21 @@ class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
         self, asked: Reflecting, client: ChatClient
     ) -> Sequence[Mapping[str, object]]:
         rows, files = _evidence(asked.rollouts)
-        settings = ("analyst_workers", "failure_only", "minibatch_size")
-        passed_on = ("skill", "update_mode", "seed", "step_buffer", "meta_skill")
+        settings = pick(asked.gradient, "analyst_workers failure_only minibatch_size")
+        if asked.budget is not None:
+            settings["edit_budget"] = asked.budget
         job = {
             "rows": rows,
             "files": files,
-            "settings": {key: getattr(asked.gradient, key) for key in settings},
-            **{key: getattr(asked, key) for key in passed_on},
+            "settings": settings,
+            **pick(asked, "skill update_mode seed step_buffer meta_skill"),
             "notes_from": sorted(asked.notes_from),
         }
-        if asked.budget is not None:
-            job["settings"]["edit_budget"] = asked.budget
         talk = bridge.Conversation(client, "analyst", 0, (Role.OPTIMIZER,))
         async with aclosing(self.run_job({"reflect": job}, talk)) as steps:
             async for _ in steps:
                 pass  # the models' answers suffice
-        patches: list[Mapping[str, object]] = talk.result["patches"]
-        return patches
+        return list(talk.result["patches"])
 
     def identity(self) -> Mapping[str, object]:
         """Options and versions, without ``reflect``, which does not affect scores."""

@@ -174,7 +174,7 @@ def translated(
     roles = model_roles(model, env, marks["model"], environ, problems, warnings)
     derived = _run_skill_tasks(env, marks.get("env", own.mark), bridged)
     derived["model"] = Node(roles, marks["model"])
-    if "environment" in own.entries:  # brings its own tasks
+    if (named := own.entries.get("environment")) and named.value is not None:  # has its own tasks
         derived.pop("tasks", None)
     shared = {section: Node(given, marks[section]) for section, given in sections.items()}
     result = merge(Node({**derived, **shared}, own.mark), own)
@@ -280,10 +280,10 @@ def _in_our_words(section: str, key: str, node: Node, warnings: list[Problem]) -
 
 def _run_skill_tasks(keys: Mapping[str, Node], mark: Mark, bridged: bool) -> dict[str, Node]:
     found = dict[str, Node]()
-    if run := keys.get("out_root") or keys.get("name"):
-        last = str(run.value).replace("\\", "/").rstrip("/").rpartition("/")[2]
-        slug = re.sub(r"[^A-Za-z0-9_]+", "-", last).strip("-_")[:_LONGEST_RUN]
-        found["run"] = Node(slug, run.mark)
+    for node in filter(None, map(keys.get, ("name", "out_root"))):
+        last = str(node.value).replace("\\", "/").rstrip("/").rpartition("/")[2]
+        if slug := re.sub(r"[^A-Za-z0-9_]+", "-", last).strip("-_")[:_LONGEST_RUN]:
+            found["run"] = Node(slug, node.mark)
     if "skill_init" in keys:
         found["skill"] = keys["skill_init"]
     if bridged:

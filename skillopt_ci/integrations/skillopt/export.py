@@ -37,6 +37,7 @@ _BACKENDS: Mapping[str, str] = {
 }
 _COUNTS = "calls prompt_tokens completion_tokens"
 _SELECTION = "selection_hard=measurement.whole.hard selection_soft=measurement.whole.soft"
+_DECISION = f"{_SELECTION} gate_metric=metric action candidate_gate_score=score_after"
 
 #: Names in the run folder, each with its text, JSON value or (``.jsonl``) rows.
 _Files = Iterator[tuple[str, object]]
@@ -145,10 +146,7 @@ def _step_record(evidence: RunView, record: StepRecord, moment: Moment) -> dict[
             "tokens": _tokens(record),
             **_proposal(record.proposal),
             "candidate_skill_len": None if text is None else len(text),
-            **pick(
-                record.decision,
-                f"{_SELECTION} gate_metric=metric action candidate_gate_score=score_after",
-            ),
+            **pick(record.decision, _DECISION),
             **pick(moment, "current_score best_score best_step current_origin best_origin"),
             "skill_len": None if current is None else len(current),
             "wall_time_s": evidence.place(record.step).seconds,

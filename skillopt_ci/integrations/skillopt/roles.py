@@ -313,16 +313,18 @@ def _openai(role: _Role) -> _Fields:
     address = str(endpoint.value).rstrip("/")
     variable = f"{role.name.upper()}_AZURE_OPENAI_API_KEY" if named else "AZURE_OPENAI_API_KEY"
     result["base_url"] = replace(endpoint, value=address)
-    key = {"api_key_env": Node(variable, endpoint.mark)}
+    key = Node(variable, endpoint.mark)
+    has_key = bool(role.environ.get(variable))
     # If no way to sign in is given, assume a key if there is one, else the Azure CLI.
-    usual = "key" if role.environ.get(variable) else "azure_cli"
-    mode = role.get("azure_openai_auth_mode") or Node(usual, endpoint.mark)
-    word = str(mode.value).strip().lower()
+    usual = "key" if has_key else "azure_cli"
+    word = role.text("azure_openai_auth_mode", default=usual).strip().lower()
     if word in ("openai_compatible", "compat", "openai"):
-        keyless = address.startswith("http://") and usual != "key"
-        return {**result, **({} if keyless else key), "provider": "openai"}
+        keyless = address.startswith("http://") and not has_key
+        return {**result, "api_key_env": None if keyless else key, "provider": "openai"}
     azure = {
-        "auth": replace(mode, value=_SIGN_IN_WORDS.get(word, word)),
+        "auth": Node(
+            _SIGN_IN_WORDS.get(word, word), (role.get("azure_openai_auth_mode") or endpoint).mark
+        ),
         # The v1 URL has no versions.
         "api_version": None
         if address.endswith("/v1")
@@ -332,7 +334,7 @@ def _openai(role: _Role) -> _Fields:
     }
     given = {name: node for name, node in azure.items() if node is not None}
     result |= {"provider": "azure", "azure": as_node(given, endpoint.mark)}
-    return {**result, **(key if _SIGN_IN_WORDS.get(word) == "key" else {})}
+    return {**result, "api_key_env": key if _SIGN_IN_WORDS.get(word) == "key" else None}
 
 
 def _served(
