@@ -43,8 +43,6 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
 
 
 class SkillOptOptions(bridge.BridgeOptions):
-    """Options of `environment: {type: skillopt}`."""
-
     adapter: str = Field(min_length=1)
     """One of SkillOpt's own (`searchqa`), `package.module:Class` or `path/to/file.py:Class`."""
     config: str | dict[str, object] = Field(default_factory=dict)
@@ -100,8 +98,7 @@ class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
         async with aclosing(self.run_job({"reflect": job}, talk)) as steps:
             async for _ in steps:
                 pass  # the models' answers suffice
-        patches: list[Mapping[str, object]] = talk.result["patches"]
-        return patches
+        return list(talk.result["patches"])
 
     def identity(self) -> Mapping[str, object]:
         """Options and versions, without ``reflect``, which does not affect scores."""
