@@ -182,8 +182,6 @@ def test_a_solver_that_breaks_is_an_outcome_of_its_own(deeds, ending, reason):
 def test_any_other_failure_ends_the_run_and_names_the_solver(work, told):
     with pytest.raises(UsageError, match=told):
         do(work)
-    with pytest.raises(types.ModelUnavailable, match="down"):
-        do(doing(said("hello"), types.ModelUnavailable("down")))
 
 
 def test_a_solver_that_is_cut_off_can_clean_up():
