@@ -1,6 +1,7 @@
 """General helpers: atomic files, attribute docstrings, imports, the user's own code."""
 
 import ast
+import asyncio
 import difflib
 import errno
 import gc
@@ -53,6 +54,14 @@ def read_text(file: Path, encoding: str = "utf-8") -> str:
         said = f"Line {line} is not UTF-8 text: save the file in that encoding"
         raise OSError(errno.EILSEQ, said, str(file)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def user_text(file: Path) -> str:
+    """The text of a file that users named; UsageError if it cannot be read."""
+    try:
+        return read_text(file, "utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def located(name: str, root: Path, environ: Mapping[str, str]) -> Path:
@@ -235,7 +244,10 @@ def user_errors(told: str, kind: type[SkilloptError] = UsageError) -> Iterator[N
         yield
     except SkilloptError:
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
+        if task is not None and task.cancelling():  # by us, not by users' code
+            raise
         raise kind(f"{told} {last_line(error)}") from error
 
 

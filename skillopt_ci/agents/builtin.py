@@ -113,8 +113,6 @@ def _read_arguments(call: ToolCall, shape: type[Arguments]) -> Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """Runs tool calls on ``computer``."""
-
     computer: Computer
     settings: AgentConfig
 
@@ -194,7 +192,7 @@ class AgentSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        assert place.computer is not None  # noqa: S101 - it says that it needs one
+        assert place.computer is not None, "The agent needs a computer"  # noqa: S101
         toolbox = Toolbox(place.computer, self.settings)
         request = self.first_request(task, skill, place.stage, place.attempt)
         talk = Transcript(request.messages)

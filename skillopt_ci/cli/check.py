@@ -50,6 +50,8 @@ from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training import plan
+from skillopt_ci.training.fingerprint import Unasked
+from skillopt_ci.training.run_context import RunnerParts, open_solver
 from skillopt_ci.training.state import refuse_another_skill, start_of
 from skillopt_ci.training.trainer import NextWork, upcoming
 from skillopt_ci.util import is_lfs_pointer, read_text
@@ -151,7 +153,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     wrong = any(one.part == "scorers" and one.level == "error" for one in told)
     check("computer", _check_computers(loaded, tasks, environ, try_graders=not (graded or wrong)))
     if tasks is not None:
-        check("programs", _check_programs(loaded, tasks, environment))
+        check("programs", _check_programs(loaded, tasks, environment, environ))
     for name, role in config.model.roles.items():
         check(f"model.{name}", _check_model(name, role, root, environ, asked=probe))
     if not all(map(can_be_hidden, resolved_key_values(config.model, environ, root))):
@@ -439,7 +441,7 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
 
 
 def _check_programs(
-    loaded: Loaded, tasks: Splits, environment: Environment | None
+    loaded: Loaded, tasks: Splits, environment: Environment | None, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
     starts, left = build.unconfined_programs(loaded.config, tasks.all, environment)
     if left:
@@ -453,6 +455,17 @@ def _check_programs(
     elif starts:
         kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
         yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
+    if environment is not None:
+        run = RunnerParts(
+            config=loaded.config,
+            root=loaded.root,
+            prompts=Prompts.load(),
+            environ=environ,
+            cache_path=None,
+            pool=open_computer_pool(loaded.config, loaded.root, environ),
+            environment=environment,
+        )
+        open_solver(run, Unasked(), Functions(environ))
     if loaded.config.rollout.executor.type == "ray":
         require("ray", "ray", "rollout.executor")
 

@@ -1,15 +1,4 @@
-"""Everything that an environment of your own imports.
-
-::
-
-    class Riddles(Environment):
-        def tasks(self, split):
-            return divided(read_entries(self.root / "riddles.jsonl"), "2:1:1")[split]
-
-        async def grade(self, task, attempt, parts):
-            right = task.references[0] in attempt.response
-            return Score(hard=right, soft=right, reason="", answer=attempt.response)
-"""
+"""Everything that an environment of your own imports: see docs/environments.md."""
 
 import asyncio
 import json
@@ -48,8 +37,6 @@ Item = TypeVar("Item")
 
 
 class Division(Section):
-    """How a list of tasks is divided."""
-
     split: str = Field(default="2:1:7", pattern=r"^[1-9]\d*:[1-9]\d*:[1-9]\d*$")
     """Shares train:selection:test as positive whole numbers, such as 2:1:7."""
     seed: int = 42

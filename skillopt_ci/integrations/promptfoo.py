@@ -23,7 +23,7 @@ from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.rollout.environment import Environment, Split
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import did_you_mean, read_text, user_errors
+from skillopt_ci.util import did_you_mean, user_errors, user_text
 
 #: The prefix of a value that names a file.
 FILE = "file://"
@@ -376,7 +376,7 @@ def _value(value: Any, folder: Path) -> Any:
     if not (isinstance(value, str) and value.startswith(FILE)):
         return value
     path = _path(value, folder)
-    return _data(path) if path.suffix in {".yaml", ".yml", ".json"} else _text(path)
+    return _data(path) if path.suffix in {".yaml", ".yml", ".json"} else user_text(path)
 
 
 def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
@@ -400,9 +400,9 @@ def _prompts(name: str, folder: Path) -> Iterator[str]:
     if path.suffix in {".yaml", ".yml"}:
         yield json.dumps(_data(path), ensure_ascii=False)
     elif path.suffix == ".txt":
-        yield from filter(None, map(str.strip, re.split(r"(?m)^---\s*$", _text(path))))
+        yield from filter(None, map(str.strip, re.split(r"(?m)^---\s*$", user_text(path))))
     else:
-        yield _text(path)
+        yield user_text(path)
 
 
 def _path(value: str, folder: Path) -> Path:
@@ -450,7 +450,7 @@ def _shaped(shape: type[Given], data: Any, where: str) -> Given:
 
 
 def _data(path: Path) -> Any:
-    text = _text(path)
+    text = user_text(path)
     if path.suffix == ".jsonl":  # an array with as many lines, since errors name them
         text = "[" + ",\n".join(filter(str.strip, text.split("\n"))) + "]"
     try:
@@ -458,10 +458,3 @@ def _data(path: Path) -> Any:
         return json.loads(text) if path.suffix.startswith(".json") else load_yaml(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_text(path, "utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error

@@ -282,11 +282,13 @@ def _parts(parcel: Parcel, folder: Path, redact: Redactor, stack: AsyncExitStack
     if config.environment is not None:
         environment = open_environment(config.environment, root, environ)
         stack.callback(environment.close)
-    instead = {} if environment is None else environment.prompts()
     return RunnerParts(
         config=config,
         root=root,
-        prompts=Prompts.load(None if config.prompts is None else root / config.prompts, instead),
+        prompts=Prompts.load(
+            None if config.prompts is None else root / config.prompts,
+            {} if environment is None else environment.prompts(),
+        ),
         environ=environ,
         cache_path=folder / "calls.sqlite",
         redact=redact,

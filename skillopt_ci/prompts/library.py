@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import fenced
-from skillopt_ci.util import nearest, read_text
+from skillopt_ci.util import nearest, user_text
 
 _FOLDER = resources.files("skillopt_ci.prompts")
 #: The prompts there are: one for each Markdown file of the package.
@@ -63,10 +63,7 @@ def _overrides(folder: Path) -> dict[str, str]:
         if file.name not in valid:
             meant = f"{nearest(file.name, valid)} Valid names: {', '.join(valid)}."
             raise UsageError(f"{file}: replaces no prompt.", hint=meant.lstrip())
-        try:
-            text = read_text(file, "utf-8-sig").strip()
-        except OSError as error:
-            raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+        text = user_text(file).strip()
         if not text:
             raise UsageError(
                 f"{file}: the prompt is blank.", hint="Delete it to use the built-in one."

@@ -202,7 +202,7 @@ def _event_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if event.get("limit"):
                 parts.append(f"[cut off by the limit of {event['limit']}]")
             if left := int(event.get("artifact_bytes") or 0):
-                parts.append(f"[left {plural(left, 'byte')} of files behind]")
+                parts.append(f"[left files behind, a tar of {plural(left, 'byte')}]")
             if event.get("stored"):
                 parts.append("[made before, taken from the store]")
             yield "result", "\n".join(parts)

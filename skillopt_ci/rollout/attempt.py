@@ -159,8 +159,7 @@ class AttemptRunner:
 
     def kept(self, request: AttemptRequest) -> bool:
         """Whether the work is stored already; a chat answer never is."""
-        key = self.key(request)
-        return self.cache is not None and bool(key) and self.cache.store.get(key) is not None
+        return self.cache is not None and self.cache.store.get(self.key(request)) is not None
 
     def key(self, request: AttemptRequest) -> str:
         if self.cache is None or self._chats:

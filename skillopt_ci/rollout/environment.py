@@ -89,8 +89,8 @@ class Environment(ABC):
     @property
     def code(self) -> Literal["none", "confined", "inside"]:
         """Where its code handles answers: nowhere, in a confined process, or inside this one."""
-        works = self.grades or self.reflects or type(self).solver is not Environment.solver
-        return "inside" if works else "none"
+        solves = type(self).solver is not Environment.solver
+        return "inside" if solves or self.grades or self.reflects else "none"
 
     def prompts(self) -> Mapping[str, str]:
         """Prompts by the names of those they replace; the `prompts` folder takes precedence."""

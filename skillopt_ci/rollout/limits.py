@@ -1,6 +1,6 @@
 """Run a solver on a task and enforce its limits."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from skillopt_ci.aio import TimeUp, off_the_clock, working_time
 from skillopt_ci.config.rollout import AttemptLimits
-from skillopt_ci.errors import SkilloptError, UsageError
+from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import (
     ChatClient,
@@ -35,7 +35,7 @@ from skillopt_ci.rollout.types import (
 )
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import last_line
+from skillopt_ci.util import user_errors
 
 Kind = TypeVar("Kind", bound=Step)
 
@@ -175,12 +175,11 @@ async def run_solver(
             attempt = replace(attempt, messages=task.messages)
     except AgentError as error:
         attempt = so_far.attempt(ending="agent_error", reason=str(error))
-    except Exception as error:
-        if isinstance(error, SkilloptError) or type(solver).__module__.startswith("skillopt_ci."):
+    except BaseException:
+        if type(solver).__module__.startswith("skillopt_ci."):
             raise
-        raise UsageError(
-            f"environment: the solver {solver.name} raised {last_line(error)}"
-        ) from error
+        with user_errors(f"environment: the solver {solver.name} raised"):
+            raise
     finally:
         _TRACKER.reset(token)
     return replace(attempt, progress=tuple(so_far.progress))
@@ -194,12 +193,18 @@ async def _followed(
     told: Callable[[Step], object],
     so_far: Transcript,
 ) -> Attempt:
+    if not isinstance(steps, AsyncGenerator):
+        raise UsageError(
+            f"environment: solve() returned {steps!r:.60}, expected an async generator"
+        )
     result: Attempt | None = None
     unannounced = LimitTracker(place.limits)
-    async with aclosing(steps) as followed:  # type: ignore[type-var]  # solvers are generators
+    async with aclosing(steps) as followed:
         async for step in followed:
-            if result is not None:
-                raise AgentError("The solver went on after its result.")
+            if result is not None or not isinstance(step, Step | Attempt):
+                raise UsageError(
+                    f"environment: a solver yields steps and, last, one Attempt, not {step!r:.60}"
+                )
             if isinstance(step, Attempt):
                 result = step
                 if step.usage != Usage():  # paid for, even if it fails after all
@@ -216,5 +221,5 @@ async def _followed(
                     if (score := await place.grade_now()) is not None:
                         told(so_far.add(StepGraded(score)))
     if result is None:
-        raise AgentError("The solver ended without a result.")
+        raise UsageError("environment: the solver ended without an Attempt")
     return result

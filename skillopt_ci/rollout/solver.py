@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits
@@ -43,6 +43,7 @@ class Workplace:
     hindered: list[str] = field(default_factory=list)
 
 
+@runtime_checkable
 class Solver(Protocol):
     @property
     def name(self) -> str:

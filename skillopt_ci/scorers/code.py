@@ -163,13 +163,15 @@ async def call_function(
     )
     given: dict[str, Any] = returned if isinstance(returned, dict) else {"soft": returned}
     if given.keys() - {"hard", "soft", "reason"} or not given.keys() & {"hard", "soft"}:
-        keys = brief(", ".join(map(repr, given)), 80)
-        expected = "expected 'soft', 'hard' or both, and perhaps a 'reason'"
-        raise GraderBroke(f"{spec.entry} returned a dict with the keys {keys}; {expected}")
+        raise GraderBroke(
+            f"{spec.entry} returned a dict with the keys {brief(', '.join(map(repr, given)), 80)}; "
+            "expected 'soft', 'hard' or both, and perhaps a 'reason'"
+        )
     for value in (given[key] for key in ("soft", "hard") if key in given):
         if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
-            shown = brief(repr(value), 80)
-            raise GraderBroke(f"{spec.entry} returned {shown}, expected a score from 0 to 1")
+            raise GraderBroke(
+                f"{spec.entry} returned {brief(repr(value), 80)}, expected a score from 0 to 1"
+            )
     soft = float(given["soft" if "soft" in given else "hard"])
     solved = given["hard"] >= 1 if "hard" in given else reaches(soft, spec.hard_at)
     reason = brief(str(given.get("reason") or "")) or f"{spec.entry} gave {soft:g}"

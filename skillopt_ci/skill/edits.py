@@ -75,8 +75,6 @@ class EditStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """What became of an edit."""
-
     edit: Edit
     status: EditStatus
     reason: str = ""

@@ -20,7 +20,7 @@ from skillopt_ci.config import rollout
 from skillopt_ci.config.config import Config
 from skillopt_ci.config.reference import influences, recordable
 from skillopt_ci.environments.api import grade
-from skillopt_ci.errors import ModelSetupError
+from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.git.history import CommitText
 from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
@@ -196,7 +196,7 @@ class Equipment:
             if run.pool.computers.caveat:
                 run.observer(Note(run.pool.computers.caveat, level="warning"))
         async with AsyncExitStack() as resources:
-            solver, grading = _solver(run, LimitedClient(client), self.functions)
+            solver, grading = open_solver(run, LimitedClient(client), self.functions)
             cache = None
             if self.store is not None:
                 # what determines attempts, besides task, skill, number and limits
@@ -268,7 +268,9 @@ def build_solver(
             return HumanSolver(settings, StreamTerminal(sys.stdin, sys.stderr))
 
 
-def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple[Solver, Grading]:
+def open_solver(
+    run: RunnerParts, client: ChatClient, functions: Functions
+) -> tuple[Solver, Grading]:
     config, judge = run.config, partial(judge_reply, client)
     solver = build_solver(config, client, run.prompts, run.root, run.environ)
     scorers = TaskScorers(
@@ -294,8 +296,17 @@ def _solver(run: RunnerParts, client: ChatClient, functions: Functions) -> tuple
         grade=scorers.grade,
     )
     grading = EnvironmentGrading(environment, parts, scorers) if environment.grades else scorers
-    with user_errors(f"environment: {type(environment).__name__}.solver raised"):
-        return environment.solver(parts), grading
+    call = f"environment: {type(environment).__name__}.solver"
+    with user_errors(f"{call} raised"):
+        solver = environment.solver(parts)
+    if not isinstance(solver, Solver):
+        raise UsageError(
+            f"{call} returned {type(solver).__name__}, expected an object with `name`, "
+            "`needs_computer`, `identity()` and `solve()`: see docs/environments.md"
+        )
+    with user_errors(f"environment: {type(solver).__name__}.identity() is no mapping of facts:"):
+        dict(solver.identity())
+    return solver, grading
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,10 @@ from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import TaskFileError, UsageError
 from skillopt_ci.scorers.base import GraderError
 
-CLASS = '''
+CLASS = """
 from skillopt_ci.environments.api import Environment, Message, Task
 
 class Riddles(Environment):
-    """Two riddles a split."""
-
     def tasks(self, split):
         n = int(self.options.get("count", 2))
         return [Task(f"{split}-{i}", (Message("user", f"{split} riddle {i}"),)) for i in range(n)]
@@ -37,7 +35,7 @@ class Broken(Environment):
 
 class Other:
     pass
-'''
+"""
 
 
 @pytest.fixture
@@ -52,9 +50,6 @@ def test_a_class_in_a_file_with_options(opened, root):
     assert found.root == root
     assert not found.grades
     assert found.identity() == {"type": "Riddles", "options": {"count": 3}}
-
-
-def test_a_bare_name_has_no_options(root):
     assert len(api.split_tasks(open_environment("riddles.py:Riddles", root, {}), "train")) == 2
 
 
@@ -103,9 +98,6 @@ def test_an_installed_package_offers_an_environment_by_name(root, monkeypatch):
     (metadata / "entry_points.txt").write_text(offered)
     found = open_environment(EnvironmentConfig(type="riddles", count=1), root.parent, {})
     assert [task.id for task in found.tasks("train")] == ["train-0"]
-
-
-# Reading and dividing tasks, and mistakes in a user's environment told as such.
 
 
 def test_an_entry_has_the_keys_of_a_task_file(tmp_path):
@@ -218,19 +210,14 @@ def test_scores_and_patches_that_are_none_are_the_environments_fault(call, given
 
 
 class Strict(Given):
-    """Grades numbers, and nothing else that is there."""
-
     async def grade(self, task: api.Task, attempt: api.Attempt, parts: Any) -> Any:
         return api.Score(float(attempt.response or 0), 0.5, "", "")
 
 
-def test_an_attempt_that_makes_the_grader_fail_scores_0():
+def test_an_attempt_that_makes_the_grader_fail_scores_0_and_patches_are_handed_on():
     parts: Any = None
     for response, hard in (("1", 1.0), ("one", 0.0), ("7", 0.0)):
         score = asyncio.run(api.grade(Strict(), task(), api.Attempt((), response), parts))
         assert (score.hard, score.soft) == (hard, hard / 2)
     assert grade(api.Score(True, True, "r", "a")) == api.Score(1.0, 1.0, "r", "a")
-
-
-def test_patches_are_handed_on():
     assert reflect([{"patch": {}}]) == ({"patch": {}},)

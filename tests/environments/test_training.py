@@ -98,12 +98,20 @@ def test_a_broken_environment_is_never_scored(workshop):
     assert not checkout.ref("skillopt/demo")
 
 
-def test_a_solver_that_cannot_be_made_is_the_environments(workshop):
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("parts.nothing", r"Items\.solver raised AttributeError: .*items\.py:\d+"),
+        ("self", r"Items\.solver returned Items, expected an object with `name`"),
+    ],
+)
+def test_a_solver_that_cannot_be_used_is_the_environments(workshop, made, told):
     checkout = workshop.checkout()
-    broken = f"{CLASS}\n    def solver(self, parts):\n        return parts.nothing\n"
+    broken = f"{CLASS}\n    def solver(self, parts):\n        return {made}\n"
     configure(checkout, "items.py:Items", {"items.py": broken})
-    with pytest.raises(UsageError, match=r"Items\.solver raised AttributeError: .*items\.py:\d+"):
+    with pytest.raises(UsageError, match=told):
         checkout.step()
+    assert "Items.solver" in in_process(checkout.folder, "check").stdout
 
 
 def test_promptfoos_tests(workshop):

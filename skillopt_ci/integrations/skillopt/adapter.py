@@ -43,8 +43,6 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
 
 
 class SkillOptOptions(bridge.BridgeOptions):
-    """Options of `environment: {type: skillopt}`."""
-
     adapter: str = Field(min_length=1)
     """One of SkillOpt's own (`searchqa`), `package.module:Class` or `path/to/file.py:Class`."""
     config: str | dict[str, object] = Field(default_factory=dict)
