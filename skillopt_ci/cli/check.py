@@ -227,25 +227,15 @@ def _check_plan(
     first = sizes.calls * sizes.selection + plan.most_calls(config, sizes)
     tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if state is None and plan.calls_left(config, sizes, None) < first:
-        least, lower = "the first score and one step", "train.batch_size"
-        if tests:
-            least = "the first score, one step and the final tests"
-            lower = "train.batch_size or evaluation.test_env_num"
-        yield Finding(
-            "plan",
-            "warning",
-            f"{least} may take {first + tests:.0f} calls, more than the budget allows\n"
-            f"Raise budget.run, or lower {lower}.",
-        )
+        least = "the first score" + (", one step and the final tests" if tests else " and one step")
+        lower = "train.batch_size" + (" or evaluation.test_env_num" if tests else "")
+        text = f"{least} may take {first + tests:.0f} calls, more than the budget allows"
+        yield Finding("plan", "warning", f"{text}\nRaise budget.run, or lower {lower}.")
     else:
         yield Finding("plan", "ok", told, then=then)
     if tests and calls is not None and tests >= calls:
-        yield Finding(
-            "plan",
-            "warning",
-            f"the final tests take about {tests} calls, more than the budget allows\n"
-            "Raise budget.run, or set evaluation.test_env_num.",
-        )
+        text = f"the final tests take about {tests} calls, more than the budget allows\n"
+        yield Finding("plan", "warning", f"{text}Raise budget.run, or set evaluation.test_env_num.")
 
 
 def _few_tasks(train: int, selection: int, test: int) -> Iterator[str]:

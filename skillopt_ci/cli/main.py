@@ -103,7 +103,9 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
         case click.ClickException():
             ctx = getattr(error, "ctx", None)
             hint = f"See `{ctx.command_path} --help`." if ctx is not None else ""
-            return Failure("UsageError", error.format_message(), hint, ExitCode.USAGE)
+            # click calls the type of a number with limits an `integer range`
+            message = re.sub(r"(integer|float) range\.$", r"\1.", error.format_message())
+            return Failure("UsageError", message, hint, ExitCode.USAGE)
         case OSError() if error.errno not in _OURS:
             place = redact(str(error.filename or "standard output, or a file in TMPDIR or /tmp"))
             named = error.errno in _IMPOSSIBLE_NAMES
@@ -138,8 +140,7 @@ def tell(failure: Failure, *, as_json: bool, environ: Mapping[str, str]) -> None
         message.replace(label, click.style(label, fg=hue, bold=True), 1), err=True, color=colour
     )
     if failure.hint:
-        hint = wrapped(harmless(failure.hint), sys.stderr)
-        click.secho(hint, dim=True, err=True, color=colour)
+        click.secho(wrapped(harmless(failure.hint), sys.stderr), dim=True, err=True, color=colour)
     if as_json:
         error = {"type": failure.kind, "message": failure.message, "hint": failure.hint}
         print_json({"error": error, "exit_code": int(failure.exit_code), **failure.details})

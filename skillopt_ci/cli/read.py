@@ -89,15 +89,17 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
 
     ``fresh`` asks the remote first. RepositoryError if the run has not started or is ambiguous.
     """
-    start, git, name = settings.cwd, Git(), settings.run
-    file, how = settings.config_file, "`skillopt-ci step` and the configuration that has this run"
+    start, git, name, file = settings.cwd, Git(), settings.run, settings.config_file
+    hint = "Start it with `skillopt-ci step` and the configuration that has this run."
     # a configuration that is merely there may know nothing of the run
     if settings.config != DEFAULT_CONFIG or (
         file.is_file() and (name is None or name in run_names(file, settings.cwd))
     ):
         loaded = load_configured(settings)
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
-        how = f"`skillopt-ci step{settings.same_run}`"
+        hint = f"Start it with `skillopt-ci step{settings.same_run}`."
+    elif name and file.is_file():
+        hint = f"{nearest(name, run_names(file, settings.cwd))} {hint}".lstrip()
     if name is None:
         names = runs(settings.cwd)
         if len(names) != 1:
@@ -119,7 +121,7 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
         raise RepositoryError(
             f"Run '{name}' has not started: there is no {folder.state} on skillopt/{name} "
             f"or {ledger.base}.",
-            hint=f"Start it with {how}.",
+            hint=hint,
         )
     flying = candidate(ledger)
     return RunReader(ledger, commit, state, folder.read_history(read), flying.sha if flying else "")
@@ -207,9 +209,11 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
 def gather(reader: RunReader) -> RunView:
     """Read all that git knows of a run; a shallow clone is deepened for missing skill texts."""
     run = view(reader, newest=max(len(reader.history), 1))
-    wanted = {entry.skill_sha256 for entry in run.history}
-    wanted |= {record.proposal.skill_after for record in run.steps}
-    wanted |= {record.skill_after for record in run.epochs}
+    wanted = {
+        *(entry.skill_sha256 for entry in run.history),
+        *(record.proposal.skill_after for record in run.steps),
+        *(record.skill_after for record in run.epochs),
+    }
     commits, texts = _commits_and_texts(reader)
     for generations in GENERATIONS:
         try:

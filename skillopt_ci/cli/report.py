@@ -96,14 +96,13 @@ def export_command(settings: Globals, folder: Path, layout: str) -> None:
         raise UsageError(
             f"{target} already exists: nothing was written.", hint="Name a new or an empty folder."
         )
-    records = gather(open_reader(settings))
-    files = resolve_name(_EXPORTS[layout])(records, visible(str(folder)))
+    found = gather(open_reader(settings))
+    files = resolve_name(_EXPORTS[layout])(found, visible(str(folder)))
     write_new(target, files)
     if settings.json or settings.verbosity >= 0:
-        run, count = records.state.run, len(files)
         settings.tell(
-            {"run": run, "format": layout, "folder": str(folder), "files": count},
-            f"{plural(count, 'file')} of run {run} written to {folder}",
+            {"run": found.state.run, "format": layout, "folder": str(folder), "files": len(files)},
+            f"{plural(len(files), 'file')} of run {found.state.run} written to {folder}",
         )
 
 

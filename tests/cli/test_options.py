@@ -48,10 +48,6 @@ def test_json_holds_no_command_to_a_ci_runner(capsys):
     assert "##[" not in "".join(lines)
 
 
-def test_defaults_need_no_option(capsys):
-    assert shown(capsys, "show") == ["skillopt.yaml", "", "False", "0", "True", ""]
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -61,7 +57,8 @@ def test_defaults_need_no_option(capsys):
     ],
     ids=["before", "after", "both"],
 )
-def test_options_stand_before_and_after_the_command(words, capsys):
+def test_options_stand_before_and_after_the_command_or_have_defaults(words, capsys):
+    assert shown(capsys, "show") == ["skillopt.yaml", "", "False", "0", "True", ""]
     assert shown(capsys, *words) == ["a.yaml", "", "True", "-1", "False", "x"]
 
 
@@ -112,8 +109,7 @@ def test_colour_is_for_capable_terminals(stream, environ, wanted):
 
 
 def test_text_is_printed_as_it_is():
-    stream = io.StringIO()
-    build_console(stream, {}).print("[red]not markup[/red] :smile: 'x' 42")
+    build_console(stream := io.StringIO(), {}).print("[red]not markup[/red] :smile: 'x' 42")
     assert stream.getvalue() == "[red]not markup[/red] :smile: 'x' 42\n"
 
 

@@ -7,7 +7,6 @@ import pytest
 from skillopt_ci.cli.main import main
 
 NOT_STARTED = "Run 'quickstart' has not started"
-NO_REPOSITORY = "not inside a git repository"
 
 
 @pytest.mark.parametrize(
@@ -20,13 +19,15 @@ NO_REPOSITORY = "not inside a git repository"
         ("trained", "diff inital", "Did you mean 'initial'?"),
         ("trained", "status --config other.yaml", "other.yaml"),
         ("trained", "config --config a**", "a**: there is no such file"),
-        ("trained", "status --run nightly", "`skillopt-ci step` and the configuration that has"),
+        ("trained", "show abc", "'abc' is not a valid integer."),
+        ("trained", "status --run quickstrat", "\nDid you mean 'quickstart'? Start it with `"),
+        ("trained", "status --run nightly", "\nStart it with `skillopt-ci step` and the config"),
         ("untrained", "status", "Start it with `skillopt-ci step`."),
         ("untrained", "log -c ./skillopt.yaml", "step`."),
         ("untrained", "best", NOT_STARTED),
         ("untrained", "report", NOT_STARTED),
-        ("tmp_path", "status", NO_REPOSITORY),
-        ("tmp_path", "discover", NO_REPOSITORY),
+        ("tmp_path", "status", "not inside a git repository"),
+        ("tmp_path", "discover", "not inside a git repository"),
         ("trained", "eval best initial current", "one skill, or two"),
         ("trained", "trace nonsense", "task 'nonsense' is recorded. Recorded are "),
         ("trained", "trace nonsense --attempt 1", "No such attempt at task 'nonsense' is recorded"),
