@@ -245,7 +245,7 @@ NINE = "".join(f"Say {n}.,y\n" for n in range(9))
         ("a.json", [{"text": "x", "expected": "y"}], "--prompt. The columns are text, expected."),
         ("a.json", "{", "a.json: cannot be read"),
         ("a.yaml", "run: x\n", "expected a list of tasks"),
-        ("a.csv", "prompt,expected\nx,y\n", "nothing is left for"),
+        ("a.csv", "prompt,expected\nx,y\n", "is left for selection and test; it takes 3."),
         ("a.csv", f'prompt,expected\n{NINE}"p" q,y\n', "a.csv:11: invalid CSV"),
         ("a.json", {"evals": [{"prompt": 7, "expected_output": ["x"], "files": {}}]}, "is left"),
         ("a.json", [{"input": [1], "ideal": {}, "item": 3}], "nothing is left for"),
