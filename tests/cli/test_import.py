@@ -137,6 +137,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": None}}, "choice", "B"),
         ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
+        ({"context": "Read it.", "answer": True}, "normalized", "?', 'context': 'Read it.'"),
         ({"answer": "A", "options": [{"name": "x"}, {"name": "y"}]}, "normalized", "A"),
         ({"answer": "#### How\nBoil it."}, "normalized", "#### How"),
         ({"answer": "B", "A": ["x"], "B": "y"}, "choice", "B"),

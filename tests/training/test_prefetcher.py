@@ -72,9 +72,7 @@ async def test_expect_begins_sure_attempts_in_free_slots_once(prefetcher, hands,
 
 
 @played
-async def test_begun_waits_for_what_is_under_way_and_leaves_others_to_the_caller(
-    prefetcher, hands, slots
-):
+async def test_begun_waits_for_what_is_under_way_and_leaves_others(prefetcher, hands, slots):
     hands.failure = ModelSetupError("the model is loading")
     prefetcher.expect([order("a"), order("b"), order("c")])
     await rounds()
