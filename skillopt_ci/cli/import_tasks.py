@@ -39,7 +39,7 @@ def import_command(
     try:
         parts = {} if only_triggers else divide(found.entries, ratio="2:1:1", seed=42)
     except ValueError as error:
-        raise UsageError("\n- ".join([f"{file}: {error}.", *lost[:_SHOWN]])) from error
+        raise UsageError("\n- ".join([f"{file}: {error}; it takes 3.", *lost[:_SHOWN]])) from error
     files: dict[str, Sequence[object]] = {f"{to}/{name}.jsonl": parts[name] for name in parts}
     if found.triggers:
         files[f"{to}/trigger.jsonl"] = found.triggers

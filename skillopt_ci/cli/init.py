@@ -93,6 +93,8 @@ def init_command(
         key = {"api_key_env": first.model.target.key_variable}
         choices, files = scaffold.Choices(first.run, first.skill, key, {}), {config.name: ""}
     else:
+        if (settings.cwd / (other := settings.config.with_suffix(".yml"))).exists():
+            raise UsageError(f"{other} exists", hint=f"Use it (--config {other}), or {_ANOTHER}")
         own_name = config.name.partition(".")[0]
         usual = root.name if own_name == "skillopt" else own_name
         asked = partial(decide, given, asking=asking)
@@ -120,7 +122,7 @@ def init_command(
             known = f"{scaffold.WORKFLOW}, which already existed,"
             steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
         same = replace(settings, run=None).same_run
-        steps[-1:] = _github_steps(place, keys, branch, same, pages=pages)
+        steps[-2:] = _github_steps(place, keys, branch, same, pages=pages)
     code = _tell(settings, "", written, files, steps)
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
@@ -317,12 +319,14 @@ def _next_steps(
     if github:
         top = repository or (settings.cwd / folder).resolve()
         files.append(shlex.quote(os.path.relpath(top / scaffold.WORKFLOW, settings.cwd.resolve())))
+    remote = Git(repository).attempt("remote").text if repository else ""
     return [
         *([] if repository else ["git init   (this folder is not in a git repository yet)"]),
         f"Replace the example tasks in {examples} with your own, one JSON object per line.",
         f"Write down in {skill} what you already know.",
         *([f"export {key}=…"] if (key := choices.target.get("api_key_env")) else []),
         f"git add {' '.join(files)} && git commit -m 'Set up skill training'",
+        *(["git push"] if remote and not github else []),
         f"skillopt-ci check{same}",
         f"skillopt-ci step{same}",
     ]
@@ -332,7 +336,8 @@ def _github_steps(
     place: Path, keys: Iterable[str], branch: str, same: str, *, pages: bool
 ) -> Iterator[str]:
     # `gh` puts in owner and repository itself
-    if not Git(place).attempt("remote").text:
+    if not Git(place).attempt("remote").text:  # else it checks what is pushed, which comes last
+        yield f"skillopt-ci check{same}"
         yield f"gh repo create --private --source {shlex.quote(str(place))}"
     yield from (f"gh secret set {key}" for key in keys)
     yield (

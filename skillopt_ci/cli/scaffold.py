@@ -78,11 +78,12 @@ def scaffold(choices: Choices, config: str, folder: str) -> dict[str, str]:
         values[role] = "\n".join(f"    {key}: {_yaml(value)}" for key, value in keys.items())
     tasks, skill = task_folder(config, choices.run), PurePosixPath(choices.skill)
     starter = "AGENTS.md" if skill.name != "SKILL.md" else "SKILL.md"
-    name = folder or slug(choices.run)
     return {
         config: Template(_template("skillopt.yaml")).substitute(values, tasks=tasks),
         **{f"{tasks}/{split}.jsonl": _template(f"{split}.jsonl") for split in SPLIT_NAMES},
-        choices.skill: Template(_template(starter)).safe_substitute(name=name),
+        choices.skill: Template(_template(starter)).safe_substitute(
+            name=folder or slug(choices.run)
+        ),
     }
 
 

@@ -144,14 +144,13 @@ def _why_over(run: Run) -> str:
 
 
 async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
-    tests = run.config.evaluation.eval_test
-    async with prefetcher.prefetching(run, tests=tests) as ready:
+    async with prefetcher.prefetching(run) as ready:
         async with aclosing(trainer.train(ready)) as outcomes:
             async for outcome in outcomes:
                 tell(outcome)
         # a scheduled end of an epoch may still change the skill
         end = partial(finish, early=run.config.schedule.slow_update == "inline")
-        return await trainer.patiently(ready, end) if tests else None
+        return await trainer.patiently(ready, end) if run.config.evaluation.eval_test else None
 
 
 @command()

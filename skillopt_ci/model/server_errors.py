@@ -18,7 +18,7 @@ LONGEST_MESSAGE = 500
 _BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid)|invalid api[ _]key")
 #: The model's output was no call or JSON, or the account made too many calls.
 _RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
-_PASSING = frozenset({408, 409, 425, 429})
+_PASSING = frozenset({408, 409, 425, 429, *range(500, 1000)}) - {501}  # which is for good
 _UNPAID = frozenset(
     {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
     | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}
@@ -114,7 +114,7 @@ class ServerError:
             )
         if self.status == 407:  # noqa: PLR2004
             return TransientFailure(f"the proxy failed: {said}", unreachable=True)
-        if self.status in _PASSING or self.status >= 500 or self._is(_RETRIED):  # noqa: PLR2004
+        if self.status in _PASSING or self._is(_RETRIED):
             busy = self.status in {429, 503, 529}
             return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
         if self._is(_FILTERED, _FILTERED_WORDS):

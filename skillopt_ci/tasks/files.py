@@ -75,8 +75,7 @@ def read_records(file: Path) -> Iterator[TaskRecord | TaskProblem]:
 
     Raises :class:`TaskFileError` for other kinds of files.
     """
-    reader = READERS.get(file.suffix.lower())
-    if reader is None:
+    if (reader := READERS.get(file.suffix.lower())) is None:
         raise TaskFileError(f"expected a file ending in {', '.join(READERS)}", file=file)
     text = read_source(file)
     try:
@@ -96,10 +95,10 @@ def _json_records(text: str, file: Path) -> Iterator[TaskRecord]:
     if key := next((one for one in ("data", "rows") if isinstance(named.get(one), list)), ""):
         start = dict(zip(named, _places(text, start), strict=True))[key]
         document = named[key]
-    if not isinstance(document, dict | list):
-        raise TaskFileError("expected a JSON array or object of tasks", line=1)
+    if not (isinstance(document, list) or any(isinstance(one, dict) for one in named.values())):
+        raise TaskFileError("expected a JSON array of tasks, or an object of named tasks", line=1)
     items: Iterable[tuple[str | None, object]] = (
-        document.items() if isinstance(document, dict) else ((None, one) for one in document)
+        ((None, one) for one in document) if isinstance(document, list) else named.items()
     )
     line_feeds = [match.start() for match in re.finditer("\n", text)]
     for (name, value), place in zip(items, _places(text, start), strict=True):
@@ -107,6 +106,8 @@ def _json_records(text: str, file: Path) -> Iterator[TaskRecord]:
 
 
 def _jsonl_records(text: str, file: Path) -> Iterator[TaskRecord | TaskProblem]:
+    if text.lstrip().startswith("["):
+        raise TaskFileError("expected a task on each line; a file of one array ends in .json")
     # Split at line feeds only: JSON strings may contain other Unicode line separators.
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():

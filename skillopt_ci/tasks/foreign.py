@@ -160,8 +160,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     for number, record, item in rows:
         ask = prompt or next((key for key in _ASKS if item.get(key)), usual)
         given, own = item.get("id"), record.name or f"{file.stem}-{number}"
-        name, asked = str(own if given is None else given), item.get(ask)
-        right = item.get(answer)
+        name, asked, right = str(own if given is None else given), item.get(ask), item.get(answer)
         texts = right.get("text") if isinstance(right, dict) and "answer_start" in right else right
         answers = [
             str(one) if isinstance(one, str | float) else json.dumps(one, ensure_ascii=False)
@@ -173,8 +172,9 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             continue
         rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
         kind, references, choices = _right(rest, answers, from_0=from_0)
-        as_given = answer in REFERENCE_KEYS and references is answers and not reference
-        kept = {answer: right} if as_given else {"references": references}
+        texts_only = not any(isinstance(one, bool) for one in _listed(right))  # as a task's are
+        as_given = texts_only and answer in REFERENCE_KEYS and references is answers
+        kept = {answer: right} if as_given and not reference else {"references": references}
         one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest, **kept}
         if alpaca:
             asked = "\n\n".join(str(item[key]) for key in _ALPACA if item.get(key))

@@ -97,11 +97,12 @@ def task_files(files: Iterable[str] | Mapping[str, str], folder: Path) -> tuple[
     for name in names:
         if clash := next((n for n in names if n.startswith(f"{name}/")), None):
             raise ValueError(f"{name!r} cannot be a file and the folder of {clash!r}")
-    if isinstance(files, Mapping):
-        texts = list(files.values())
-    else:
-        texts = [read_source(_inside(name, folder)) for name in names]
-    return tuple(TaskFile(name, text) for name, text in zip(names, texts, strict=True))
+    texts = (
+        files.values()
+        if isinstance(files, Mapping)
+        else [read_source(_inside(name, folder)) for name in names]
+    )
+    return tuple(map(TaskFile, names, texts))
 
 
 def _checked(names: Iterable[str]) -> list[str]:
@@ -275,8 +276,7 @@ def to_task(record: TaskRecord) -> Task | list[TaskProblem]:
     try:
         json.dumps(record.value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        text = "half of a surrogate pair is not a character"
-        return [TaskProblem(record.file, record.line, text)]
+        return [TaskProblem(record.file, record.line, "half of a surrogate pair is no character")]
     except (ValueError, RecursionError) as error:
         return [TaskProblem(record.file, record.line, f"cannot be written as JSON: {error}")]
     if "gamefile" in record.value and "prompt" not in record.value:

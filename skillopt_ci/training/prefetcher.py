@@ -7,14 +7,7 @@ unclaimed and charged to the work that uses it, so no record depends on what was
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    closing,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -54,11 +47,8 @@ _reading = lru_cache(8)(reading_sha256)
 
 
 @asynccontextmanager
-async def prefetching(run: Run, *, tests: bool = False) -> AsyncIterator[Run]:
-    """The run, prefetching what `schedule.ahead` allows until the context ends.
-
-    With ``tests``, the context includes those that end the run.
-    """
+async def prefetching(run: Run) -> AsyncIterator[Run]:
+    """The run, prefetching what `schedule.ahead` allows until the context ends."""
     async with equipped(run) as (ready, equipment), AsyncExitStack() as resources:
         if not may_prefetch(run.config):
             yield ready
@@ -79,9 +69,7 @@ async def prefetching(run: Run, *, tests: bool = False) -> AsyncIterator[Run]:
         prefetcher = Prefetcher(make, equipment.attempts)
         try:
             yield replace(
-                ready,
-                listen=lambda event: hear(ready, prefetcher, event, tests=tests),
-                begun=prefetcher.begun,
+                ready, listen=lambda event: hear(ready, prefetcher, event), begun=prefetcher.begun
             )
         except BaseException as error:
             await prefetcher.close(patient=isinstance(error, SkilloptError))
@@ -100,7 +88,7 @@ def may_prefetch(config: Config) -> bool:
     )
 
 
-def hear(run: Run, prefetcher: "Prefetcher", event: object, *, tests: bool) -> None:
+def hear(run: Run, prefetcher: "Prefetcher", event: object) -> None:
     match event:
         case CandidateProposed(checkout, candidate):
             if first := first_attempts(run, checkout, candidate):
@@ -109,8 +97,7 @@ def hear(run: Run, prefetcher: "Prefetcher", event: object, *, tests: bool) -> N
             # this step is not committed yet
             latest = (record,) if isinstance(record, StepRecord) else ()
             outlook = look_beyond(run, after, *latest)
-            now = () if outlook is None else outlook.attempts
-            prefetcher.expect(now, tests_due(run, after) if tests else ())
+            prefetcher.expect(outlook.attempts if outlook else (), tests_due(run, after))
 
 
 @dataclass(eq=False)
@@ -136,10 +123,10 @@ class Prefetcher:
                     self._known[key] = asyncio.create_task(self._work(key, one, queue))
 
     async def begun(self, request: AttemptRequest) -> None:
-        """Wait for ``request`` if it is under way, raising its error; drop it if it is queued."""
+        """Wait until ``request``, if under way, is done or has failed; drop it if it is queued."""
         key = self._key(request)
         if key in self._begun:
-            await asyncio.shield(self._known[key])
+            await asyncio.wait([self._known[key]])
         elif key in self._known:
             self._known.pop(key).cancel()
 
@@ -154,7 +141,7 @@ class Prefetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(
-        self, key: _Key, request: AttemptRequest, queue: AbstractAsyncContextManager[None]
+        self, key: _Key, request: AttemptRequest, queue: asyncio.Lock | nullcontext[None]
     ) -> None:
         async with queue:
             await self.slots.acquire()
@@ -227,10 +214,12 @@ def tests_due(run: Run, checkout: ScoredCheckout) -> tuple[AttemptRequest, ...]:
     Once no step is left, also the last skill's, which is still to be confirmed.
     """
     step, last = checkout.state.step + 1, last_step_of(run, checkout)
-    plans = (plan_step(run.splits.train, run.config.train, n, checkout.state) for n in (step, last))
-    epoch, last_epoch = (plan.epoch for plan in plans)
+    now, end = (
+        plan_step(run.splits.train, run.config.train, n, checkout.state) for n in (step, last)
+    )
     inline = run.config.schedule.slow_update == "inline"  # a scheduled end may come before
-    if not (run.tested_under and inline and epoch >= last_epoch):
+    tested = any(one.kind == "finish" for one in checkout.history)  # and its scores may stand
+    if not run.tested_under or tested or not inline or now.epoch < end.epoch:
         return ()
     initial = run.ledger.read(checkout.commit, run.folder.initial_skill) or ""
     tests = _attempts(run, run.test, initial, "test first")

@@ -77,6 +77,8 @@ def test_existing_files_are_left_and_listed(tmp_path):
     assert (tmp_path / "AGENTS.md").read_text(encoding="utf-8") == "mine"
     again = init(tmp_path)
     assert (again.return_value, "wrote" in again.output) == (3, False)
+    (tmp_path / "skillopt.yaml").rename(tmp_path / "skillopt.yml")
+    assert "Use it (--config skillopt.yml)" in str(init(tmp_path).exception)
 
 
 def test_a_bare_repository_and_an_empty_configuration_are_refused(tmp_path, git):
@@ -282,7 +284,8 @@ def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path)
     head = ("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
     for words in (("remote", "add", "origin", "x"), head, ("checkout", "-q", "-b", "side")):
         subprocess.run(["git", "-C", tmp_path, *words], check=True)
-    init(tmp_path, "--api-key-env", "ONE_KEY")
+    told = init(tmp_path, "--api-key-env", "ONE_KEY").output
+    assert "5. git push\n  6. skillopt-ci check\n" in told
     file = tmp_path / "skillopt.yaml"
     text = file.read_text(encoding="utf-8").replace("ONE_KEY", "OTHER_KEY", 1)
     file.write_text(text, encoding="utf-8")
@@ -290,7 +293,7 @@ def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path)
     assert re.findall(r"gh secret set (\w+)", told) == ["ONE_KEY", "OTHER_KEY"]
     assert "A push to trunk starts the first step" in told
     assert "branches: ['trunk']" in (tmp_path / WORKFLOW).read_text(encoding="utf-8")
-    assert "gh repo create" not in told
+    assert not re.search("gh repo create|skillopt-ci check\n", told)
 
 
 def test_each_of_several_runs_gets_a_job(tmp_path):

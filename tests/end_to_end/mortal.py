@@ -11,18 +11,20 @@ import signal
 import sys
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import Event, StageFinished
+from skillopt_ci.training import prefetcher
 from skillopt_ci.training.final_evaluation import finish
-from skillopt_ci.training.prefetcher import prefetching
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.trainer import train
 
 
+@patch.object(prefetcher, "tests_due", lambda *_: ())
 async def train_all(session: Run, *, to_the_end: bool) -> None:
-    async with prefetching(session) as ready:
+    async with prefetcher.prefetching(session) as ready:
         async for _ in train(ready):
             pass
     if to_the_end:

@@ -18,7 +18,7 @@ def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -
     return ServerError(status, message, **fields).exception("model.target", config)
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529])
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529, 600])
 def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
     outcome = meaning(status, "busy", retry_after=3.0)
     assert isinstance(outcome, TransientFailure)
@@ -61,6 +61,7 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
         *((status, "bad key", {}, KEY) for status in (401, 403)),
         (401, "no key", OWN, [NAME_ONE, "OPENAI_COMPATIBLE_API_KEY"]),
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
+        (501, "Unsupported method ('POST')", OWN, ["https://llm.example/v1 rejects", "base_url"]),
         (404, "No endpoints found that support tool use", {}, ["does not serve", "and access"]),
         *((403, page, {}, ["rejects", "a firewall"]) for page in ("<html>No", "error code: 1020")),
         *((429, "", {key: "insufficient_quota"}, ["no quota left"]) for key in ("code", "type")),

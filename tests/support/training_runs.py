@@ -1,10 +1,11 @@
 """Training as the commands do it, with every outcome told as it comes."""
 
 from collections.abc import Callable
+from unittest.mock import patch
 
 from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import estimate
-from skillopt_ci.training.prefetcher import prefetching
+from skillopt_ci.training import prefetcher
 from skillopt_ci.training.run_context import Run, equipped
 from skillopt_ci.training.state import candidate_at, find_checkout
 from skillopt_ci.training.trainer import (
@@ -17,10 +18,11 @@ from skillopt_ci.training.trainer import (
 )
 
 
+@patch.object(prefetcher, "tests_due", lambda *_: ())
 async def train_all(session: Run, told: Callable[[Outcome], object]) -> int:
-    """As ``run`` does; return how many outcomes there were."""
+    """As ``run`` does up to its tests; return how many outcomes there were."""
     done = 0
-    async with prefetching(session) as ready:
+    async with prefetcher.prefetching(session) as ready:
         async for outcome in train(ready):
             done += 1
             told(outcome)

@@ -88,7 +88,7 @@ def test_name_of_the_record_is_its_id_unless_it_has_one():
         ({"files": ["../x"]}, "files: '../x' is not a relative path"),
         ({"scorer": {"type": "exat"}}, "scorer.type: 'exat' is not one of exact, "),
         ({"scorer": {}}, "scorer.type: missing: one of exact, "),
-        ({"prompt": "\ud800"}, "half of a surrogate pair is not a character"),
+        ({"prompt": "\ud800"}, "half of a surrogate pair is no character"),
         ({"scorer": {"type": "json", "shema": {}}}, "scorer.shema: unknown key; did you mean 'sch"),
         (
             {"prompt": None, "messages": [{"role": "user", "content": "u", "contents": "v"}]},
