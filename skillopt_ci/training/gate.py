@@ -90,10 +90,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted.
-
-    It ends when all tasks were measured, or rejection was certain.
-    """
+    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted."""
 
     end: Literal["measured", "certain"]
     candidate: TaskScores
