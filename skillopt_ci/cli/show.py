@@ -309,9 +309,9 @@ def _compared(
     found = replay(decision, before, evaluation, notes_only=notes_only)
     if found is None:
         return "differs: the scores leave the verdict open"
-    if decision.gate is not None and decision.gate.losses:
-        return "not replayed: types of task lost too much"
     facts = "action score_before score_after beats_best"
     if pick(found, facts) == pick(decision, facts):
         return "the same"
+    if decision.gate and decision.gate.losses and found.score_after == decision.score_after:
+        return "not replayed: types of task lost too much"
     return f"differs: {found.verdict}, {found.score_before:.4f} → {found.score_after:.4f}"

@@ -61,8 +61,7 @@ class CommandClient:
     def __init__(
         self, section: str, config: ModelRole, root: Path, environ: Mapping[str, str]
     ) -> None:
-        self._section = section
-        self._config = config
+        self._section, self._config = section, config
         self._environ = visible_environ(environ, config.variables)
         for name, other in config.preset.same_key.items():
             if other in self._environ:

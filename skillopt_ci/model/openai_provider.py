@@ -35,13 +35,13 @@ _STATUS_OF = {
     **dict.fromkeys((1002, 1039, 1041, 2056), 429),
 }
 _SENSITIVE = (1026, 1027)
-#: How OpenRouter and Mistral, DeepSeek, and vLLM say that the server is to blame for the end.
-_BROKEN_OFF = ("error", "insufficient_system_resource", "abort")
+#: How OpenRouter and Mistral, DeepSeek, vLLM, and Z.AI say that the server is to blame for the end.
+_BROKEN_OFF = ("error", "insufficient_system_resource", "abort", "network_error")
 #: Where a chat template begins the thoughts, the answer has only their end.
 _THOUGHTS = re.compile(r"\A(?:\s*<think>.*?|(?:(?!<think>).)*?)</think>\s*", re.DOTALL)
-#: Gemini adds its own reason, or gives it alone.
+#: Gemini adds its own reason, or gives it alone; Z.AI says `sensitive`.
 _FILTER = re.compile(
-    r"content_filter|(?:IMAGE_)?(?:SAFETY|RECITATION|PROHIBITED_CONTENT|BLOCKLIST|SPII)"
+    r"content_filter|sensitive|(?:IMAGE_)?(?:SAFETY|RECITATION|PROHIBITED_CONTENT|BLOCKLIST|SPII)"
 )
 
 

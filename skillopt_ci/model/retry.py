@@ -28,8 +28,7 @@ class Throttle:
     """Limits calls in flight to ``ceiling``, and to fewer under overload. For one event loop."""
 
     def __init__(self, ceiling: int) -> None:
-        self._ceiling = float(ceiling)
-        self._window = float(ceiling)
+        self._ceiling = self._window = float(ceiling)
         self._under_way = 0
         self._resume_at = 0.0
         self._epoch = 0

@@ -18,7 +18,9 @@ LONGEST_MESSAGE = 500
 _BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid)|invalid api[ _]key")
 #: The model's output was no call or JSON, or the account made too many calls.
 _RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
-_PASSING = frozenset({408, 409, 425, 429, *range(500, 1000)}) - {501}  # which is for good
+#: 424 is TGI's for a generation that failed; Gemini cancels requests with 499 under load; 501 is
+#: for good.
+_PASSING = frozenset({408, 409, 424, 425, 429, 499, *range(500, 1000)}) - {501}
 _UNPAID = frozenset(
     {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
     | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}

@@ -16,7 +16,7 @@ from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import seen_path, unloadable
 from skillopt_ci.text import score
-from skillopt_ci.training.gate import PERFECT
+from skillopt_ci.training.gate import PERFECT, compare
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.memory import measured_before, warn_of_trained
 from skillopt_ci.training.plan import last_step_of
@@ -174,18 +174,17 @@ def unscored_texts(run: Run, checkout: Checkout) -> tuple[str, ...]:
 async def _best(
     run: Run, checkout: Checkout, current: Snapshot, models: OpenModels
 ) -> tuple[str, Snapshot]:
-    """The best text and its snapshot; a person's change becomes best only with a higher score."""
+    """The best text and its snapshot; a person's change becomes best by the gate's rule."""
     state, text = checkout.state, best_text(run, checkout)
-    if state is None or text is None:
-        return checkout.skill, current
-    # a skill that contains a step a person took back can no longer be the best
-    if any(one.step <= state.best.step for one in taken_back(checkout.history)):
+    taken = taken_back(checkout.history)  # a skill with such a step can no longer be the best
+    if state is None or text is None or any(one.step <= state.best.step for one in taken):
         return checkout.skill, current
     best = state.best
     if state.measured_under != run.measured_under:
         again = await measure(run, models, text, run.selection)
         best = best.model_copy(update={"measurement": again})
-    beaten = current.measurement.score > best.measurement.score
+    ours, theirs = current.measurement, best.measurement
+    beaten = compare(ours, theirs, theirs, run.config.evaluation).beats_best
     return (checkout.skill, current) if beaten else (text, best)
 
 

@@ -90,10 +90,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted.
-
-    It ends when all tasks were measured, or rejection was certain.
-    """
+    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted."""
 
     end: Literal["measured", "certain"]
     candidate: TaskScores
@@ -215,9 +212,10 @@ def decide(
         )
     else:
         decision = compare(candidate, current, best, evaluation, notes_only=notes_only)
-    allowed = evaluation.gate.max_type_loss if evaluation.use_gate else None
+    guarded = evaluation.use_gate and not notes_only
+    allowed = evaluation.gate.max_type_loss if guarded else None
     lost = losses(outcome.candidate, setup, types, allowed)
-    if lost and decision.action != "reject" and not notes_only:
+    if lost and decision.action != "reject":
         told = ", ".join(f"{kind} by {loss:.4g}" for kind, loss in lost.items())
         reason = f"{decision.reason}, but types of task lost more than {allowed:g}: {told}"
         decision = decision.model_copy(

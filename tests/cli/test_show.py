@@ -353,8 +353,7 @@ def test_programs_get_it_with_its_score(cli, done, git):
 def test_replay_makes_every_verdict_again(cli, finished, monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")  # too few for all columns
     done = cli(finished, "replay")
-    assert (done.code, done.err) == (0, "")
-    assert "replayed" in done.out
+    assert (done.code, done.err, "replayed" in done.out) == (0, "", True)
     rows = cli(finished, "replay", "--json").json
     assert {"step 1", "step 2", "end of epoch 1"} <= {row["what"] for row in rows}
     assert {(row["replayed"], type(row["tasks"])) for row in rows} == {("the same", int)}
@@ -364,12 +363,13 @@ def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
     file = ".skillopt/quickstart/steps/0001.json"
     record = json.loads(Checkout(done).show(BRANCH, file))
     verdict = record["decision"]
-    verdict["action"] = "reject" if verdict["action"].startswith("accept") else "accept"
-    Checkout(done).commit(file, json.dumps(record), branch=BRANCH)
-    found = cli(done, "replay")
+    for losses, outcome in (({"a": 0.5}, "the same"), ({}, "differs: ")):
+        verdict["gate"]["losses"] = losses  # of a verdict that the scores support without them
+        Checkout(done).commit(file, json.dumps(record), branch=BRANCH)
+        assert outcome in (found := cli(done, "replay")).out.splitlines()[2]
+        verdict["action"] = "reject" if verdict["action"].startswith("accept") else "accept"
     assert found.code == ExitCode.USAGE
     assert "The records do not support the verdict on step 1." in found.err
-    assert "differs: " in found.out
     told = cli(done, "replay", "--json").json  # one object, as of every command that fails
     assert (told["error"]["type"], told["exit_code"]) == ("RepositoryError", ExitCode.USAGE)
     assert "differs: " in told["verdicts"][0]["replayed"]

@@ -376,10 +376,10 @@ def test_a_stream_that_was_not_asked_for_is_the_setup_s(api, family):
         ask(role(api, family, retries=1), request())
 
 
-@pytest.mark.parametrize("finish", ["error", "insufficient_system_resource", "abort"])
+@pytest.mark.parametrize("why", ["error", "insufficient_system_resource", "abort", "network_error"])
 @pytest.mark.parametrize("text", ["", "The ans"])
-def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, finish, text):
-    end = {"finish_reason": finish, "error": {"code": 502, "message": "lost it"}}
+def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, why, text):
+    end = {"finish_reason": why, "error": {"code": 502, "message": "lost it"}}
     said = [{"message": {"role": "assistant", "content": text}, **end}]
     api.will({"choices": said, "usage": {"prompt_tokens": 7, "completion_tokens": 1}})
     told: list[Any] = []

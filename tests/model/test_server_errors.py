@@ -18,7 +18,7 @@ def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -
     return ServerError(status, message, **fields).exception("model.target", config)
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529, 600])
+@pytest.mark.parametrize("status", [408, 409, 424, 425, 429, 499, 500, 502, 503, 529, 600])
 def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
     outcome = meaning(status, "busy", retry_after=3.0)
     assert isinstance(outcome, TransientFailure)
@@ -199,7 +199,6 @@ def test_a_preset_is_whole(name):
         assert preset.base_url.startswith(("https://", "http://localhost:"))
         assert preset.key
         assert preset.key_optional == preset.base_url.startswith("http://localhost")
-        assert set(preset.regions.values()) <= {preset.base_url, *preset.regions.values()}
         assert not preset.regions or preset.base_url in preset.regions.values()
 
 
@@ -271,7 +270,7 @@ def test_text_is_found_where_servers_put_it(ask, message, text):
     assert read(ask, body(message, finish="length")).text == text
 
 
-@pytest.mark.parametrize("reason", ["content_filter", "content_filter: RECITATION", "SAFETY"])
+@pytest.mark.parametrize("reason", ["content_filter: RECITATION", "SAFETY", "sensitive"])
 def test_a_filter_is_told_by_its_reason_alone(ask, reason):
     with pytest.raises(ModelRefusal):
         read(ask, body({}, finish=reason))

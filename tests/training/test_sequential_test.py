@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from records import state_of
 
@@ -159,16 +159,16 @@ def standing(current: Measurement) -> State:
 def test_replay_makes_the_verdict_of_the_recorded_scores(pairs, notes):
     current = side(named([before for before, _ in pairs]), 0.0)
     after = {f"t{number}": found for number, (_, found) in enumerate(pairs)}
-    quick = Evaluation.model_validate({"gate": {"look_every": 3}})
+    quick = Evaluation.model_validate({"gate": {"look_every": 3, "max_type_loss": 0}})
     about = gate.set_up((0.0, 0), tuple(after), current, current, (), quick, notes_only=notes)
     outcome, _ = run_test(about, after.__getitem__)
     errors = [task for task in outcome.asked if after[task] is None]
     planned = len(after) if len(outcome.asked) < len(after) else 0
     found = measurement_of(outcome.candidate, errors, quick, "", planned)
-    if not found.tasks:
-        return
-    state = standing(current)
-    decision = decide(about, outcome, found, state, {}, quick, notes_only=notes)
+    assume(found.tasks)
+    state, types = standing(current), dict.fromkeys(after, "x")
+    decision = decide(about, outcome, found, state, types, quick, notes_only=notes)
+    assert bool(decision.gate.losses) == (decision.gate.difference < 0 and not notes)
     recorded = decision.model_copy(update={"measurement": found})
     again = replay(recorded, state, quick, notes_only=notes)
     assert again.model_copy(update={"gate": None}) == decision.model_copy(update={"gate": None})
