@@ -1,7 +1,6 @@
 """General helpers: atomic files, attribute docstrings, imports, the user's own code."""
 
 import ast
-import asyncio
 import difflib
 import errno
 import gc
@@ -240,6 +239,8 @@ def allow_open_files() -> None:
 @contextmanager
 def user_errors(told: str, kind: type[SkilloptError] = UsageError) -> Iterator[None]:
     """Turn errors of users' code in the block into ``kind``: ``told``, the error, its place."""
+    import asyncio  # noqa: PLC0415 - the help goes without it
+
     try:
         yield
     except SkilloptError:
