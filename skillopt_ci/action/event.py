@@ -272,7 +272,7 @@ def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
 def _evaluation(event: GitHubEvent, pull: Pull, facts: Facts) -> Activity:
     again = event.action == "rebased"
     if not pull.from_fork and facts.trained:
-        return Conclude(pull.head_sha, "success", TRAINED)
+        return Conclude(pull.head_sha, "success", TRAINED, again=again)
     if not facts.skill_changed:
         why = f"pull request #{pull.number} does not touch the skill"
         return Conclude(pull.head_sha, "success", why, untouched=pull.number)

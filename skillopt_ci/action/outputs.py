@@ -15,8 +15,6 @@ Level = Literal["notice", "warning", "error"]
 
 #: The title of what says what GitHub refused.
 UNPUBLISHED = "Not everything could be published"
-#: GitHub cuts longer messages.
-_LONGEST = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,8 @@ class JobLog:
     ) -> None:
         """Show ``message`` on the run's page and, if given, at the line of the file."""
         place = {"file": str(file or ""), "line": str(line or "")}
-        self._write(command(level, message[:_LONGEST], title=title, **place))
+        # GitHub cuts longer messages
+        self._write(command(level, message[:4_000], title=title, **place))
 
     @contextmanager
     def untrusted(self, title: str) -> Iterator[TextIO]:

@@ -175,8 +175,9 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
 
 def _conclude(job: Job, asked: Conclude) -> JobOutcome:
     run, links = build.load_configured(job.settings).config.run, links_of(job.environ)
-    check = unevaluated_check(run, asked.head_sha, asked.conclusion, asked.reason, links)
-    check = replace(check, yields=check.yields and not asked.again)
+    check = unevaluated_check(
+        run, asked.head_sha, asked.conclusion, asked.reason, links, again=asked.again
+    )
     outcome, text = _skipped(job, asked.reason), untouched_comment(run, asked.reason, links)
     if job.client is None:
         return outcome

@@ -57,14 +57,11 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
     with closing(ProgressDisplay(sys.stderr, settings)) as observer:
         run = build.open_run(settings, observer)  # all tasks, even if a budget plans fewer
         _refuse_unconfined(run)
-        running = unevaluated_check(
-            run.config.run, head, None, "base and head are not compared yet", links
-        )
-        running = replace(running, yields=not pull.again)
+        why = "base and head are not compared yet"
+        running = unevaluated_check(run.config.run, head, None, why, links, again=pull.again)
         view, outputs, exit_code = _compare(run, client, running)
     wishes = run.config.github
-    loaded = job.configured
-    tasks = {} if loaded is None else task_places(loaded, run.ledger.git.folder)
+    tasks = None if job.configured is None else task_places(job.configured, run.ledger.git.folder)
     if view.why == UNCHANGED:
         report = untouched_comment(view.run, view.why, links)
         check = unevaluated_check(view.run, head, "success", view.why, links)
@@ -72,7 +69,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         report = evaluation_comment(view, links)
         check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
         # a job that measured nothing takes no verdict back
-        check = replace(check, yields=exit_code != ExitCode.DONE and not pull.again)
+        check = replace(check, yields=view.finding is Finding.INCONCLUSIVE, again=pull.again)
         outputs = replace(outputs, finding=str(view.finding))
     outcome = JobOutcome(replace(outputs, pull_request=str(pull.number)), report, exit_code)
     commented = pull.number if wishes.comments != "off" else None

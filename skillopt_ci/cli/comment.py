@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,7 +129,7 @@ def publish(
         # What a workflow's token pushes starts no job that could post it, and it may be required.
         trained = unevaluated_check(run.state.run, run.commit, "success", TRAINED, links)
         with suppress(LostRace):  # `/skillopt eval` measured it
-            checks.keep_check(client, replace(trained, yields=True))
+            checks.keep_check(client, trained)
         checks.keep_check(
             client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks)
         )

@@ -11,14 +11,11 @@ from skillopt_ci.github.comments import run_of
 from skillopt_ci.github.types import UNDECIDED, Annotation, WantedCheck
 from skillopt_ci.text import collapsed
 
-#: Most characters of a check's title.
-_TITLE = 255
-
 
 def keep_check(client: Client, wanted: WantedCheck) -> None:
     """Create or complete the check of that name on that commit; needs an app's token.
 
-    Raises LostRace if a verdict stays: a newer workflow run's, or any if ``wanted`` yields.
+    Raises LostRace if a verdict stays: a newer workflow run's, or one that ``wanted`` yields to.
     """
 
     def find() -> CheckRun | None:
@@ -36,8 +33,8 @@ def keep_check(client: Client, wanted: WantedCheck) -> None:
     fields, missing = _fields(client, wanted, wanted.annotations), tuple[Annotation, ...]()
     run, output = find(), fields["output"]
     if run and run.conclusion not in (None, "cancelled") and run.output.title not in UNDECIDED:
-        older = 0 < run_of(wanted.summary) < run_of(run.output.summary or "")
-        if older or wanted.yields:
+        ours, theirs = run_of(wanted.summary), run_of(run.output.summary or "")
+        if 0 < ours < theirs or (wanted.yields and not (wanted.again and theirs < ours)):
             raise LostRace(f"the check {wanted.name} stays as it is: {run.conclusion}")
     if run is None or (run.conclusion and wanted.conclusion is None):
         run = client.create_idempotent(create, find)  # a concluded check cannot wait again
@@ -57,7 +54,7 @@ def _fields(
     client: Client, wanted: WantedCheck, notes: tuple[Annotation, ...] = ()
 ) -> dict[str, Any]:
     output: dict[str, object] = {
-        "title": collapsed(client.redact(wanted.title))[:_TITLE],
+        "title": collapsed(client.redact(wanted.title))[:255],  # GitHub takes no more
         "summary": client.redact(wanted.summary),
     }
     if notes:

@@ -90,3 +90,5 @@ class WantedCheck:
     details_url: str = ""
     #: It replaces no verdict.
     yields: bool = False
+    #: Though it yields, it replaces those of earlier workflow runs, which were for another base.
+    again: bool = False

@@ -15,7 +15,6 @@ from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.stats import sign_test
 from skillopt_ci.text import capitalized, percent, plural, rounded, score, score_text
 
-_MOST_PAIRS = 100
 _Scores = Mapping[str, tuple[float, float]]
 
 
@@ -133,6 +132,8 @@ def unevaluated_check(
     conclusion: Literal["success", "neutral"] | None,
     why: str,
     links: md.Links,
+    *,
+    again: bool = False,
 ) -> WantedCheck:
     """The same check on a commit that is not evaluated; without a conclusion it stays pending."""
     titles = {"success": NOTHING_TO_DO, "neutral": "Not evaluated"}
@@ -140,10 +141,11 @@ def unevaluated_check(
         name=_check_name(run),
         head_sha=head_sha,
         title=titles.get(conclusion or "", "Waiting"),
-        summary=md.inline(f"{capitalized(why)}.", 500),
+        summary=f"{md.inline(capitalized(why), 500)}.\n\n<sub>{links.run('workflow run')}</sub>",
         conclusion=conclusion,
         details_url=links.workflow_run,
-        yields=conclusion != "success",
+        yields=conclusion != "success" or why == TRAINED,  # which somebody may have measured
+        again=again,
     )
 
 
@@ -221,5 +223,5 @@ def _pairs(base: _Scores, head: _Scores) -> str:
             if before is not None and after is not None:
                 change = "fixed" if after > before else "broken"
             rows.append((md.code(task, 60), *scores, change))
-    text = md.cut_table(("task", "base", "head", ""), rows, "lrrl", _MOST_PAIRS)
+    text = md.cut_table(("task", "base", "head", ""), rows, "lrrl", most=100)
     return md.details("Tasks that changed or were not measured", text) if text else ""

@@ -220,6 +220,8 @@ def test_who_may_not_write_is_refused_and_told(word):
 def test_a_note_is_seen_and_left_for_the_next_step():
     found = decide(said(asking("note")), Inputs(), WRITER)
     assert found == Nothing("the note is read by the next training step", asking("note"), "eyes")
+    for comment in ("/skillopt note Be brief", "/skillopt note\r\n\r\nBe brief"):
+        assert requested(comment)[0] == "note"
 
 
 def test_a_fork_is_told_what_starts_its_evaluation():
@@ -235,17 +237,10 @@ def test_missing_keys_are_named():
     assert "A_KEY, B_KEY" in found.reason
 
 
-@pytest.mark.parametrize(
-    "word", ["step", "eval", "slow-update", "status", "diff", "report", "apply"]
-)
+@pytest.mark.parametrize("word", [one for one in REQUESTS if one not in ("note", "revert")])
 def test_commands_are_words_of_their_own(word):
     assert requested(f"/skillopt {word}") == (word, "")
     assert requested(f"/skillopt \t{word} \r\nPlease.") == (word, "")
-
-
-@pytest.mark.parametrize("comment", ["/skillopt note Be brief", "/skillopt note\r\n\r\nBe brief"])
-def test_a_note_says_something(comment):
-    assert requested(comment)[0] == "note"
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,12 @@ def test_a_schedule_trains_a_step_and_opens_the_pull_request(world):
     log = world.hub.bare.git("log", "--first-parent", "--format=%ae", "skillopt/quickstart")
     assert log.splitlines()[0] == "ada@localhost"
     assert "41898282+github-actions[bot]@users.noreply.github.com" in log.splitlines()
+    payload = opened_pull(str(world.hub.bare.tip("skillopt/quickstart")), None)
+    payload["pull_request"]["head"]["ref"] = "skillopt/quickstart"
+    evaluation = [one for one in world.hub.checks.values() if one["name"] == CHECK][-1]
+    evaluation |= {"output": {"title": "Regression"}, "conclusion": "failure"}  # `/skillopt eval`
+    world.start("pull_request", {**payload, "action": "ready_for_review"})
+    assert evaluation["conclusion"] == "failure"
 
 
 def commented(world: World, body: str, number: int = 0, at: str = LATER) -> dict[str, Any]:

@@ -88,9 +88,12 @@ def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk):
     assert ["regression" in body for body in desk.hub.own_comments()] == [True]
     desk.evaluate(head, "github.fail_on=never")
     assert desk.conclusion() == (head, "neutral")
-    desk.evaluate(head, *stopped, again=True)  # for another base, which says nothing about this one
+    desk.evaluate(head, *stopped, run="2", again=True)  # an earlier run's was for another base
     assert ["inconclusive" in body for body in desk.hub.own_comments()] == [True]
     assert [*desk.hub.checks.values()][-1]["output"]["title"] == "Inconclusive"
+    for options in ((), stopped):  # its own is for this one
+        desk.evaluate(head, *options, run="2", again=True)
+    assert [*desk.hub.checks.values()][-1]["conclusion"] == "failure"
 
 
 def test_what_base_has_learned_since_counts_as_in_a_merge(desk):
@@ -160,9 +163,13 @@ def test_an_old_job_that_is_run_again_leaves_the_newer_comment(desk):
     assert (again.outputs.finding, again.exit_code) == ("improvement", 0)
     assert "no clear difference" in desk.hub.own_comments()[0]
     assert [each["head_sha"] for each in desk.hub.checks.values()] == [new, old]
-    same = desk.evaluate(new, "github.threshold=0.5", run="9")
-    assert (len(desk.hub.checks), "stays as it is: neutral" in same.notes[0]) == (2, True)
     assert desk.evaluate(new, "github.confidence=0.9", run="10").notes == ()
+    for rebased in (False, True):
+        same = desk.evaluate(new, "github.threshold=0.5", run="9", again=rebased)
+        assert (len(desk.hub.checks), "stays as it is: neutral" in same.notes[0]) == (2, True)
+    desk.checkout.write(SKILL, "# Items\n\nAs before.\n")  # which leaves nothing to evaluate
+    desk.checkout.git("commit", "--quiet", "--all", "--message", "Do as head does")
+    assert "stays as it is: neutral" in desk.evaluate(new, run="9").notes[0]
 
 
 def test_a_budgets_end_is_no_finding(desk):
