@@ -180,7 +180,8 @@ class Git:
                     return Exited(process.wait(), b"", f"no answer within {seconds:g} seconds")
         except OSError as error:
             raise _cannot_start(error) from error
-        if process.returncode == -signal.SIGINT:  # Ctrl-C, of which asyncio tells us later
+        # what ends all processes of a job or terminal: of our own signal, asyncio tells us later
+        if -process.returncode in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             raise KeyboardInterrupt
         return Exited(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))
 
