@@ -248,11 +248,13 @@ def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
             note = "This repository's plan has no draft pull requests: it was opened as ready."
             return replace(kept, notes=(note, *kept.notes))
         raise
-    return _finish(client, pull, wanted)
+    return _update(client, pull, wanted)
 
 
 def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
-    notes = list[str]()
+    """Set what differs from ``wanted``; what GitHub refuses of it becomes a note."""
+    known, notes = {label.name for label in pull.labels}, list[str]()
+    missing = [label for label in wanted.labels if label not in known]
     if pull.base.ref != wanted.base:  # a person may have chosen it
         told = f"#{pull.number} asks to merge into {pull.base.ref}, but training follows "
         notes.append(f"{told}{wanted.base}: change the pull request's base, or `git.base`.")
@@ -260,14 +262,6 @@ def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> Kep
         # comments and checks say the same, so the rest goes on
         with noting(notes), asking(f"edit pull request #{pull.number}", _WRITE):
             pull.edit(title=wanted.title, body=wanted.body)
-    kept = _finish(client, pull, wanted)
-    return replace(kept, notes=(*notes, *kept.notes))
-
-
-def _finish(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
-    """Set draft state and labels; these are optional, so a refusal becomes a note."""
-    known, notes = {label.name for label in pull.labels}, list[str]()
-    missing = [label for label in wanted.labels if label not in known]
     with noting(notes):
         # What was converted to a draft is held back by a person: we convert none.
         if pull.draft and not wanted.draft and "convert_to_draft" not in _history(client, pull):
