@@ -183,6 +183,8 @@ class Git:
         # what ends all processes of a job or terminal: of our own signal, asyncio tells us later
         if -process.returncode in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             raise KeyboardInterrupt
+        if (number := -process.returncode) > 0:
+            stderr += f"\ngit was ended by signal {number} ({signal.strsignal(number)})".encode()
         return Exited(process.returncode, stdout, redact(stderr.decode("utf-8", "surrogateescape")))
 
     def remember(self, *args: str) -> Exited:

@@ -161,6 +161,6 @@ def test_words_of_a_hook_are_not_taken_for_a_network_failure():
         assert "locked" in remote.fetch_error("origin", Exited(1, b"", f"error: {words}")).message
     moved = Exited(1, b"", "error: cannot lock ref 'r': is at 1 but expected 2")
     assert isinstance(remote.fetch_error("origin", moved), InfrastructureError)
-    for told in (remote.fetch_error, remote.push_error):  # a signal ended git
-        assert told("origin", Exited(-2, b"", "")).message.endswith("reason\nexit status -2")
+    for told in (remote.fetch_error, remote.push_error):
+        assert told("origin", Exited(3, b"", "")).message.endswith("reason\nexit status 3")
     assert "git gives this reason\nfatal: the moon is full" in error.message
