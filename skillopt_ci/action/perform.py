@@ -150,7 +150,7 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
     done = ended.results[-1]
     what = f"A rule of step {done['step']}" if done["edit"] else f"Step {done['step']}"
     where = links_of(job.environ).commit(done["commit"])
-    text = f"{what} is taken back in {where}. The next step scores the skill again."
+    text = f"{what} is taken back in {where}. `step` or `run` scores the skill again."
     return text, _publish(job).notes
 
 

@@ -148,7 +148,8 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     print_rows(settings, terminal.title(record), terminal.rows_in_full(event_view(record)))
     if isinstance(record, StepRecord) and record.proposal.diff:
         click.echo()
-        for line in record.proposal.diff.splitlines():
+        diff = record.proposal.diff.replace("/SKILL.md\n", f"/{reader.skill_path}\n", 2)
+        for line in diff.splitlines():
             click.secho(harmless(line), fg=_COLOURS.get(line[:1]), color=settings.colour)
 
 
@@ -172,7 +173,7 @@ def diff_command(settings: Globals, before: str, after: str) -> None:
         for side, one in (("before", old), ("after", new))
     }
     counts = {"lines_removed": kinds.count("removed"), "lines_added": kinds.count("added")}
-    print_json({**sides, **counts, "diff": unified_diff(old.text, new.text)})
+    print_json({**sides, **counts, "diff": unified_diff(old.text, new.text, reader.skill_path)})
 
 
 def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:

@@ -237,7 +237,7 @@ def revert_command(settings: Globals, what: str) -> None:
     one = f"A rule of step {step}" if edit else f"Step {step}"
     settings.tell(
         {"kind": "revert", "step": step, "edit": edit, "commit": commit, "cost_usd": 0.0},
-        f"{one} is taken back. The next step scores the skill again and tells the optimizer.",
+        f"{one} is taken back. `step` or `run` scores the skill again and tells the optimizer.",
     )
 
 
@@ -267,7 +267,7 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
         raise UsageError(
             f"{what!r} names a change of step {step} that is not a single edit.",
             hint=f"`revert {step}` takes the whole step back. To drop only this, edit the skill on "
-            f"skillopt/{reader.state.run}; the next step scores it again.",
+            f"skillopt/{reader.state.run}; `step` or `run` scores it again.",
         )
     return named[0]
 

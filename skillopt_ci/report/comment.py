@@ -98,9 +98,6 @@ def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
     return md.cut(text)
 
 
-# What was learned.
-
-
 def lessons_text(run: RunView, links: md.Links) -> str:
     learned = lessons(run)
     lines = [
@@ -137,19 +134,22 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
     return f"{now} on {plural(measured.n, 'selection task')}"
 
 
-# Where training stands.
-
-
 def _standing(run: RunView, inconclusive: str) -> str:
     current = run.state.current.measurement
     scores = f"{score(run.first_score)} → {score(current.score)}"
     told = _UNSCORED if run.unscored else f"{scores} on {plural(current.n, 'selection task')}"
-    heading = f"### {md.code(run.skill_name)}: {told}"
-    simulated = SIMULATED if run.state.simulated else ""
-    shown = ("test", "caution", "steps", "used")
-    facts = (one for one in run_facts(run) if one.label.startswith(shown))
-    listed = "\n".join(f"- {one.label}: {md.inline(one.text, 900)}" for one in facts)
-    return md.join(heading, _claim(run), listed, interruption(inconclusive), simulated)
+    listed = "\n".join(
+        f"- {one.label}: {md.inline(one.text, 900)}"
+        for one in run_facts(run)
+        if one.label.startswith(("test", "caution", "steps", "used"))
+    )
+    return md.join(
+        f"### {md.code(run.skill_name)}: {told}",
+        _claim(run),
+        listed,
+        interruption(inconclusive),
+        SIMULATED if run.state.simulated else "",
+    )
 
 
 def _claim(run: RunView) -> str:
@@ -170,7 +170,6 @@ def interruption(why: str) -> str:
 def results(run: RunView) -> str:
     roles = by_role(run.state.accounts)
     used = (Fact(f"↳ {role}", say.detailed(usage)) for role, usage in roles.items())
-    rescaled = "<sub>Scoring changed during the run; the scores shown are from after that.</sub>"
     merged = max((entry.step for entry in run.history[: run.base_events]), default=0)
     relative = (
         f"<sub>Scores and steps are relative to {md.code(run.base)}, which has this run up to step "
@@ -179,7 +178,6 @@ def results(run: RunView) -> str:
     return md.join(
         md.table(("", md.inline(run.state.skill, 120)), fact_cells((*run_facts(run), *used))),
         relative if run.base_events else "",
-        rescaled if run.rescaled else "",
     )
 
 

@@ -138,11 +138,13 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
         if run.state.step > found.step:
             told.append(f"measured after step {found.step}; training has gone on since")
         yield "Test", [(name, one.hard, one.n) for name, one in tested if one is not None], told
-    current, origin = run.state.current, run.origin
-    told = [f"{plural(current.measurement.n, 'task')} to decide which edits stay"]
-    told += [f"best so far: {one.text}" for one in run_facts(run) if one.label == "best"]
-    told += [run.claim] if run.claim and not run.refuted else []
-    told += [one.text for one in run_facts(run) if one.label == "caution"]
+    current, origin, facts = run.state.current, run.origin, tuple(run_facts(run))
+    told = [
+        f"{plural(current.measurement.n, 'task')} to decide which edits stay",
+        *(f"best so far: {one.text}" for one in facts if one.label == "best"),
+        "" if run.refuted else run.claim,
+        *(one.text for one in facts if one.label == "caution"),
+    ]
     now = (current.origin, current.measurement.score, current.measurement.n)
     began = f"after step {origin.step}" if origin and origin.step else "at the start"
     first = () if origin is None else ((began, run.first_score, origin.tasks),)
@@ -182,9 +184,6 @@ def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]
             label = view.anchor.replace("step-", "").replace("epoch-", "e")
             title = f"{view.name.lower()}, {view.fate}"
             yield Column(title, view.anchor, view.fate, decision.measurement, label)
-
-
-# Content besides records and their views.
 
 
 def code_spans(text: str) -> Markup:

@@ -89,9 +89,6 @@ def _told(facts: Iterable[Fact]) -> Iterator[tuple[str, str]]:
         yield fact.label, fact.text if fact.names is None else names_text(fact.names)
 
 
-# Where training stands.
-
-
 def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
     """The run at a glance; ``coming`` are rows about work in progress and what comes next."""
     state = run.state
@@ -155,9 +152,6 @@ def flight_row(view: EventView, state: State) -> tuple[str, ...]:
         number, edits, what = str(record.step), str(record.proposal.change_count), "in flight"
     scores = (score(state.current.measurement.score), "–", score(state.best.measurement.score))
     return (number, str(record.epoch), *scores, edits, "–", what)
-
-
-# An attempt, turn by turn.
 
 
 def trace_lines(trace: AttemptTrace, *, whole: bool = False) -> Iterator[tuple[str, str]]:

@@ -326,9 +326,9 @@ class RunView:
     @property
     def confirmation(self) -> HistoryEntry | None:
         """The newest confirmation test of the current skill, unless it was changed since."""
-        known = () if self.unscored else self.history[::-1]
-        tests = (one for one in known if one.kind == "confirm")
-        return next((one for one in tests if one.skill_sha256 == self.state.current.sha256), None)
+        now = self.state.current.sha256
+        tests = [one for one in self.history if (one.kind, one.skill_sha256) == ("confirm", now)]
+        return tests[-1] if tests and not self.unscored else None
 
     @cached_property
     def provisional(self) -> tuple[HistoryEntry, ...]:
@@ -409,8 +409,10 @@ def run_facts(run: RunView) -> Iterator[Fact]:
     if run.claim:
         yield Fact("fresh attempts", run.claim)
     yield from (Fact("caution", sentence) for sentence in say.reservations(current))
+    if run.rescaled:
+        yield Fact("caution", "scoring has changed: the selection scores are from after that")
     if run.unscored:
-        yield Fact("caution", "the skill was changed since: the next step scores it again")
+        yield Fact("caution", "the skill was changed since: `step` or `run` scores it again")
     elif current.score > PERFECT and not current.density:
         yield Fact("caution", "all measured selection tasks are solved: no edit can solve more")
     if best.score > current.score:

@@ -96,14 +96,14 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
             measurement = known[1]
         else:
             measurement = await measure(run, models, checkout.skill, run.selection, baseline=True)
-        origin = "initial" if before is None else before.current.origin
-        if before is not None and before.current.sha256 != checkout.sha256:
-            origin = f"without {taken[0].taken}" if taken else "edited by hand"
+        if before is None:
+            step, origin = 0, "initial"
+        elif before.current.sha256 == checkout.sha256:
+            step, origin = before.current.step, before.current.origin
+        else:
+            step, origin = before.step, f"without {taken[0].taken}" if taken else "edited by hand"
         current = Snapshot(
-            sha256=checkout.sha256,
-            step=0 if before is None else before.step,
-            origin=origin,
-            measurement=measurement,
+            sha256=checkout.sha256, step=step, origin=origin, measurement=measurement
         )
         best_skill, best = await _best(run, checkout, current, models)
     if before is None and (note := first_impression(measurement)):

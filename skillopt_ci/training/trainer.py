@@ -50,7 +50,7 @@ from skillopt_ci.util import pick
 
 Result = TypeVar("Result")
 
-#: The run gives up after this many questions in a row, each asked twice, without a usable reply.
+#: The run gives up once this many questions, each asked twice, made the latest steps fail.
 MOST_UNUSABLE = 3
 
 
@@ -99,7 +99,7 @@ def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
         beginning = one_line(reply.beginning, 200)
         began = f" The last reply begins: {beginning}" if beginning else ""
         raise OptimizerUnusable(
-            f"{count} questions in a row got no usable reply from the optimizer. "
+            f"{count} questions of the latest steps got no usable reply from the optimizer. "
             f"{reply.reason}{began}",
             hint="Check that model.optimizer names a model that follows instructions, that "
             "max_output_tokens and reasoning_effort let it finish, and that its context has room "
@@ -178,7 +178,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     if plan.all_solved(run.config, sizes, decided.state) and decided.state.step >= last:
         run.observer(
             Note(
-                f"All {decided.state.current.measurement.n} measured selection tasks are solved, "
+                f"All measured selection tasks ({decided.state.current.measurement.n}) are solved, "
                 "so training ends: harder or more would show what else to learn."
                 f"{unused_tasks(run)}"
             )

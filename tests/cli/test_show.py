@@ -29,7 +29,7 @@ def test_a_step_is_shown_with_its_diff(cli, trained):
     done = cli(trained, "show", "1")
     assert done.code == 0
     assert done.out.startswith("Step 1, epoch 1 (simulated models)\n")
-    parts = ("training tasks", "reasoning", "edit 1", "verdict", "selection tasks", "+++ b/SKILL")
+    parts = ("training tasks", "reasoning", "edit 1", "verdict", "selection tasks", "+++ b/skills/")
     assert [part for part in parts if f"\n{part}" not in done.out] == []
     found = cli(trained, "show", "--json").json  # the last one
     assert found["step"] == 2
@@ -159,7 +159,7 @@ def test_a_skill_changed_by_hand_is_measured_first(cli, done):
     assert cli(done, "status", "--json").json["unscored"] is True
     found = page_evidence(open_reader(Globals({}, done)))
     assert found.versions[-1].text.endswith("\nBe brief.\n")
-    assert "the skill was changed since: the next step scores it again" in build_page(found)
+    assert "the skill was changed since: `step` or `run` scores it again" in build_page(found)
 
 
 def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
@@ -168,7 +168,7 @@ def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
     assert said.startswith("measure the skill again, since a part of it was taken back; then ")
     found = page_evidence(open_reader(Globals({}, done)))
     assert found.versions[-1].label == "changed since, not scored yet"
-    assert "the skill was changed since: the next step scores it again" in build_page(found)
+    assert "the skill was changed since: `step` or `run` scores it again" in build_page(found)
 
 
 def next_said(told: Done) -> str:
@@ -272,9 +272,8 @@ def test_the_run_is_compared_from_its_start_to_now(cli, trained):
     assert "\x1b" not in done.out
     assert all(len(line) <= 80 for line in done.out.splitlines())
     found = cli(trained, "diff", "--json").json
-    assert found["before"]["name"] == "initial"
-    assert found["lines_added"] > 0
-    assert found["diff"].startswith("--- a/SKILL.md\n+++ b/SKILL.md\n")
+    assert (found["before"]["name"], found["lines_added"] > 0) == ("initial", True)
+    assert found["diff"].startswith("--- a/skills/ledger/SKILL.md\n+++ b/skills/ledger/SKILL.md\n")
 
 
 def test_versions_are_words_steps_refs_and_files(cli, done, git):

@@ -92,7 +92,7 @@ def test_scores_from_before_the_tasks_changed_are_not_compared_with():
     same = again.model_copy(update={"skill_sha256": run.history[0].skill_sha256})
     gained = replace(run, history=(run.history[0], same, *run.history[1:]))
     assert "learned: -0.400 on 40 selection tasks" in body(gained, LINKS)
-    assert "Scoring changed during the run" in text
+    assert "scoring has changed: the selection scores are from after that" in text
 
 
 @pytest.mark.parametrize("run", ["demo", "a.b", "x--y", "über/…"])

@@ -156,8 +156,10 @@ def test_without_a_test_there_is_still_a_summary(checkout, model_server, metric,
 def test_the_initial_skill_has_a_score_on_the_new_scale_if_it_is_the_best(checkout, model_server):
     model_server.plan = ()
     checkout.step(*PLAIN)
+    best = end(checkout, "evaluation.eval_test=false", "evaluation.gate_metric=soft").summary.best
+    assert (best.step, best.origin) == (0, "initial")  # not the step after which it was measured
     checkout.commit("skills/SKILL.md", "# No better\n", branch=BRANCH)
-    found = end(checkout, "evaluation.eval_test=false", "evaluation.gate_metric=soft").summary
+    found = end(checkout, "evaluation.eval_test=false", "evaluation.gate_metric=hard").summary
     assert (found.initial.score, found.last.sha256 == found.best.sha256) == (0.0, False)
 
 

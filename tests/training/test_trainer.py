@@ -349,7 +349,7 @@ def test_a_run_ends_once_every_selection_task_is_solved(checkout, model_server, 
     assert checkout.kinds() == ["start", "step"]
     assert (outcome.total, checkout.state().current.measurement.score) == (1, 1.0)
     told = [event.text for event in events if isinstance(event, Note)]
-    assert told[-1].startswith("All 4 measured selection tasks are solved, so training ends")
+    assert told[-1].startswith("All measured selection tasks (4) are solved, so training ends")
     assert told[-1].endswith(" To use all 8 of them, set evaluation.sel_env_num: 0.")
     # nor is the next batch prefetched
     under_it = [prompt for prompt in model_server.prompts if RULES["d"] in prompt]
