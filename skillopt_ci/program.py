@@ -264,10 +264,9 @@ def kill_tree(root: int) -> None:
 
 def kill_marked(name: str, value: str) -> None:
     """Kill processes started with ``name=value`` in their environment, even orphaned ones."""
-    mark = f"{name}={value}".encode()
     for entry in _processes():
         with suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
+            if f"{name}={value}".encode() in (entry / "environ").read_bytes().split(b"\0"):
                 kill(int(entry.name))
 
 

@@ -93,8 +93,7 @@ def unconfined_programs(
     if environment is not None and environment.code == "inside":
         found.append("`environment` runs inside skillopt-ci")
     graded = environment is not None and environment.grades
-    specs = [] if graded else [config.scorer, *(task.scorer for task in tasks)]
-    parts = list(parts_of(*specs))
+    parts = [] if graded else list(parts_of(config.scorer, *(task.scorer for task in tasks)))
     starts = {
         "`environment`": environment is not None and environment.code == "confined",
         "scorers of type `command`": any(part.type == "command" for part in parts),
@@ -229,7 +228,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
     redact.learn(run_secrets(config, root, environ, splits.all))
     prompts = Prompts.load(
         None if config.prompts is None else root / config.prompts,
-        {} if environment is None else environment.prompts(),
+        dict if environment is None else environment.prompts,
     )
     pool = open_computer_pool(config, root, environ)
     if environment is None or not environment.grades:

@@ -51,7 +51,7 @@ from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training import plan
 from skillopt_ci.training.fingerprint import Unasked
-from skillopt_ci.training.run_context import RunnerParts, open_solver
+from skillopt_ci.training.run_context import open_solver, runner_parts
 from skillopt_ci.training.state import refuse_another_skill, start_of
 from skillopt_ci.training.trainer import NextWork, upcoming
 from skillopt_ci.util import is_lfs_pointer, read_text
@@ -112,9 +112,10 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     except SkilloptError as error:
         return [failed("config", error)]
     config, root = loaded.config, loaded.root
-    name = os.path.relpath(loaded.file, settings.cwd)
     told = [
-        Finding("config", "ok", f"{name}: run {config.run!r}"),
+        Finding(
+            "config", "ok", f"{os.path.relpath(loaded.file, settings.cwd)}: run {config.run!r}"
+        ),
         *(Finding("config", "warning", warning) for warning in loaded.warnings),
     ]
 
@@ -446,16 +447,8 @@ def _check_programs(
         kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
         yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
     if environment is not None:
-        run = RunnerParts(
-            config=loaded.config,
-            root=loaded.root,
-            prompts=Prompts.load(),
-            environ=environ,
-            cache_path=None,
-            pool=open_computer_pool(loaded.config, loaded.root, environ),
-            environment=environment,
-        )
-        open_solver(run, Unasked(), Functions(environ))
+        parts = runner_parts(loaded.config, loaded.root, environ, environment)
+        open_solver(parts, Unasked(), Functions(environ))
     if loaded.config.rollout.executor.type == "ray":
         require("ray", "ray", "rollout.executor")
 

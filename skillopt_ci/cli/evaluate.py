@@ -28,7 +28,7 @@ from skillopt_ci.scorers.base import Score
 from skillopt_ci.text import names_text, percent, plural, rounded, score
 from skillopt_ci.training import offline_eval
 from skillopt_ci.training.state import find_checkout
-from skillopt_ci.util import nearest, pick, read_text
+from skillopt_ci.util import nearest, pick, user_text
 
 
 @command()
@@ -183,10 +183,9 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
 
 def _scorer(file: Path) -> object:
     try:
-        content = load_yaml(read_text(file))
-    except (OSError, yaml.YAMLError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"the scorer cannot be read: {reason}", file=file) from error
+        content = load_yaml(user_text(file))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the scorer cannot be read: {error}", file=file) from error
     if not isinstance(content, dict):
         raise ConfigError("expected a scorer, such as `type: exact`", file=file)
     return content.get("scorer", content)

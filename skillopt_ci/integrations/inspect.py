@@ -28,8 +28,6 @@ class InspectOptions(Division, bridge.BridgeOptions):
 
 
 class InspectEnvironment(bridge.BridgeEnvironment[InspectOptions]):
-    """An Inspect AI task: its samples are our tasks, with its solver and its scorer."""
-
     kind = "inspect"
     package = "inspect_ai"
     module = "skillopt_ci.integrations.inspect_worker"

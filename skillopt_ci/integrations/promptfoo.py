@@ -95,8 +95,6 @@ class PromptfooOptions(Division):
 
 
 class PromptfooEnvironment(Environment):
-    """The tests of a promptfoo configuration; a task's scorer is made from its assertions."""
-
     def __init__(
         self, options: Mapping[str, object], root: Path, _environ: Mapping[str, str]
     ) -> None:

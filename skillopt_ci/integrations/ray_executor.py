@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,12 @@ from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptErr
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED, CallCache, answer_lines, call_key, import_lines
 from skillopt_ci.progress import Note
-from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.rollout.attempt import AttemptRunner
-from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.rollout.solver import ChatSolver, Solver
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
-from skillopt_ci.training.run_context import Equipment, RunnerParts
+from skillopt_ci.training.run_context import Equipment, RunnerParts, runner_parts
 
 
 def join(settings: RayExecutor) -> None:
@@ -282,19 +280,8 @@ def _parts(parcel: Parcel, folder: Path, redact: Redactor, stack: AsyncExitStack
     if config.environment is not None:
         environment = open_environment(config.environment, root, environ)
         stack.callback(environment.close)
-    return RunnerParts(
-        config=config,
-        root=root,
-        prompts=Prompts.load(
-            None if config.prompts is None else root / config.prompts,
-            {} if environment is None else environment.prompts(),
-        ),
-        environ=environ,
-        cache_path=folder / "calls.sqlite",
-        redact=redact,
-        pool=open_computer_pool(config, root, environ),
-        environment=environment,
-    )
+    parts = runner_parts(config, root, environ, environment)
+    return replace(parts, cache_path=folder / "calls.sqlite", redact=redact)
 
 
 def _folder(name: str) -> Path:

@@ -36,7 +36,7 @@ from skillopt_ci.model.types import (
     token_limit,
 )
 from skillopt_ci.progress import Note, Observer, silent
-from skillopt_ci.util import read_text, write_atomically
+from skillopt_ci.util import user_text, write_atomically
 
 
 def call_key(config: ModelRole, request: ChatRequest) -> str:
@@ -403,14 +403,8 @@ def export_answers(
 
 
 def import_answers(cache: CallCache, files: Iterable[Path], take: Take) -> int:
-    sources = dict[Path, list[str]]()
-    for file in files:
-        try:
-            # Split at "\n" only: JSON strings may hold other line breaks.
-            sources[file] = read_text(file).split("\n")
-        except OSError as error:
-            raise UsageError(f"The answers in {file} cannot be read: {error.strerror}") from error
-    return import_lines(cache, sources, take)
+    # Split at "\n" only: JSON strings may hold other line breaks.
+    return import_lines(cache, {file: user_text(file).split("\n") for file in files}, take)
 
 
 def import_lines(cache: CallCache, sources: Mapping[Path, Iterable[str]], take: Take) -> int:

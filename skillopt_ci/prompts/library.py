@@ -1,15 +1,14 @@
 """The prompts of a run: the built-in files, each replaceable by one of the user's own."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import fenced
-from skillopt_ci.util import nearest, user_text
+from skillopt_ci.util import nearest, user_errors, user_text
 
 _FOLDER = resources.files("skillopt_ci.prompts")
 #: The prompts there are: one for each Markdown file of the package.
@@ -32,14 +31,21 @@ class Prompts:
 
     @classmethod
     def load(
-        cls, override_dir: Path | None = None, instead: Mapping[str, str] = MappingProxyType({})
+        cls, override_dir: Path | None = None, instead: Callable[[], Mapping[str, str]] = dict
     ) -> "Prompts":
-        """The built-in prompts and, over them, the files ``<name>.md`` of ``override_dir``.
+        """The built-in prompts; over them those of ``instead``, then the folder's ``<name>.md``.
 
-        ``instead`` stands in for built-in texts. Raises UsageError for a folder that is not there,
-        and for files that cannot replace a prompt.
+        Raises UsageError for a folder that is not there, and for what can replace no prompt.
         """
-        given = {**instead, **({} if override_dir is None else _overrides(override_dir))}
+        with user_errors("environment: prompts() must return texts by name:"):
+            given = dict(instead())
+        for name, text in given.items():
+            if name not in NAMES or not isinstance(text, str | None):
+                raise UsageError(
+                    f"environment: prompts(): {name!r} names no prompt, or its value is no text",
+                    hint=f"Valid names: {', '.join(NAMES)}.",
+                )
+        given |= {} if override_dir is None else _overrides(override_dir)
         built_in = {name: _FOLDER / f"{name}.md" for name in NAMES}
         return cls({k: given.get(k) or v.read_text("utf-8").strip() for k, v in built_in.items()})
 

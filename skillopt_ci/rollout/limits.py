@@ -1,6 +1,7 @@
 """Run a solver on a task and enforce its limits."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -193,13 +194,13 @@ async def _followed(
     told: Callable[[Step], object],
     so_far: Transcript,
 ) -> Attempt:
-    if not isinstance(steps, AsyncGenerator):
+    if not hasattr(steps, "aclose"):
         raise UsageError(
             f"environment: solve() returned {steps!r:.60}, expected an async generator"
         )
     result: Attempt | None = None
     unannounced = LimitTracker(place.limits)
-    async with aclosing(steps) as followed:
+    async with aclosing(steps) as followed:  # type: ignore[type-var]  # it has aclose()
         async for step in followed:
             if result is not None or not isinstance(step, Step | Attempt):
                 raise UsageError(
@@ -207,6 +208,10 @@ async def _followed(
                 )
             if isinstance(step, Attempt):
                 result = step
+                if not isinstance(step.response, str) or not all(
+                    isinstance(one, Message) for one in step.messages
+                ):
+                    raise UsageError("environment: an Attempt has Messages and a response, a text")
                 if step.usage != Usage():  # paid for, even if it fails after all
                     so_far.usage = step.usage
                 continue
@@ -221,5 +226,7 @@ async def _followed(
                     if (score := await place.grade_now()) is not None:
                         told(so_far.add(StepGraded(score)))
     if result is None:
+        if (task := asyncio.current_task()) and task.cancelling():  # the solver swallowed it
+            raise asyncio.CancelledError
         raise UsageError("environment: the solver ended without an Attempt")
     return result

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol
 
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits
@@ -43,7 +43,6 @@ class Workplace:
     hindered: list[str] = field(default_factory=list)
 
 
-@runtime_checkable
 class Solver(Protocol):
     @property
     def name(self) -> str:
@@ -86,8 +85,9 @@ class ChatSolver:
         yield Attempt((*request.messages, said), reply.text, trace=reply.trace, usage=reply.usage)
 
     def first_request(self, task: Task, skill: str, stage: str, attempt: int) -> ChatRequest:
-        messages = conversation(task, skill, self.prompts)
-        return ChatRequest(Role.TARGET, stage, messages, attempt=attempt)
+        return ChatRequest(
+            Role.TARGET, stage, conversation(task, skill, self.prompts), attempt=attempt
+        )
 
 
 def conversation(

@@ -212,8 +212,7 @@ def decide(
         )
     else:
         decision = compare(candidate, current, best, evaluation, notes_only=notes_only)
-    guarded = evaluation.use_gate and not notes_only
-    allowed = evaluation.gate.max_type_loss if guarded else None
+    allowed = evaluation.gate.max_type_loss if evaluation.use_gate and not notes_only else None
     lost = losses(outcome.candidate, setup, types, allowed)
     if lost and decision.action != "reject":
         told = ", ".join(f"{kind} by {loss:.4g}" for kind, loss in lost.items())

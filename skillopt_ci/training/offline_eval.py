@@ -175,9 +175,8 @@ def _recorded(run: Run, tasks: Mapping[str, Task], stage: str | None) -> list[At
         left = work is not None and end is not None and end.get("status") in _GRADED
         if left and trace.task in tasks and stage in (None, trace.stage):
             # keep only the events that grading needs
-            kept = [{**(work or {}), "response": trace.response}, end or {}]
             latest[trace.stage, trace.task, trace.attempt, trace.skill_sha256] = replace(
-                trace, events=kept
+                trace, events=[{**(work or {}), "response": trace.response}, end or {}]
             )
     if not latest:
         wanted = f"attempt of stage {stage!r}" if stage else "attempt"

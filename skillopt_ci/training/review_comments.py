@@ -12,7 +12,7 @@ from skillopt_ci.ledger.records import State
 from skillopt_ci.messages import fenced
 from skillopt_ci.prompts import library
 from skillopt_ci.sanitize import one_line
-from skillopt_ci.util import read_file, write_atomically
+from skillopt_ci.util import user_text, write_atomically
 
 #: Most notes given to one step; the rest wait for the next step.
 MOST_NOTES = 20
@@ -74,9 +74,7 @@ def write_notes(notes: Iterable[ReviewerNote], file: Path) -> None:
 def read_notes(file: Path) -> tuple[ReviewerNote, ...]:
     """Read notes, oldest first; raises UsageError if the file is invalid."""
     try:
-        return _Notes.model_validate_json(read_file(file)).notes
-    except OSError as error:
-        raise UsageError(f"The notes in {file} cannot be read: {error.strerror}") from error
+        return _Notes.model_validate_json(user_text(file)).notes
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"

@@ -33,7 +33,7 @@ from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.attempt import AttemptRunner, Grading, Runner
-from skillopt_ci.rollout.computer_pool import ComputerPool
+from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.events import EventLog, Recorder, event_file
 from skillopt_ci.rollout.graders import TaskScorers
@@ -89,7 +89,9 @@ class RunnerParts:
                 "limits": settings.limits.model_dump(mode="json"),
             }
         if self.environment is not None:
-            facts["environment"] = dict(self.environment.identity())
+            with user_errors("environment: identity() must return JSON facts:"):
+                facts["environment"] = dict(self.environment.identity())
+                sha256_of_json(facts)
         return facts
 
     @property
@@ -97,6 +99,23 @@ class RunnerParts:
         """The store of attempts, beside the cache of calls; None without a cache."""
         cache = self.cache_path
         return None if cache is None else cache.with_name(f"{cache.stem}-attempts.sqlite")
+
+
+def runner_parts(
+    config: Config, root: Path, environ: Mapping[str, str], environment: Environment | None
+) -> RunnerParts:
+    return RunnerParts(
+        config=config,
+        root=root,
+        prompts=Prompts.load(
+            None if config.prompts is None else root / config.prompts,
+            dict if environment is None else environment.prompts,
+        ),
+        environ=environ,
+        cache_path=None,
+        pool=open_computer_pool(config, root, environ),
+        environment=environment,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +318,14 @@ def open_solver(
     call = f"environment: {type(environment).__name__}.solver"
     with user_errors(f"{call} raised"):
         solver = environment.solver(parts)
-    if not isinstance(solver, Solver):
+        fits = all(hasattr(solver, one) for one in ("name", "needs_computer", "identity", "solve"))
+    if not fits:
         raise UsageError(
             f"{call} returned {type(solver).__name__}, expected an object with `name`, "
             "`needs_computer`, `identity()` and `solve()`: see docs/environments.md"
         )
-    with user_errors(f"environment: {type(solver).__name__}.identity() is no mapping of facts:"):
-        dict(solver.identity())
+    with user_errors(f"environment: {type(solver).__name__}.identity() must return JSON facts:"):
+        sha256_of_json(dict(solver.identity()))
     return solver, grading
 
 

@@ -99,19 +99,23 @@ def test_a_broken_environment_is_never_scored(workshop):
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("method", "told"),
     [
-        ("parts.nothing", r"Items\.solver raised AttributeError: .*items\.py:\d+"),
-        ("self", r"Items\.solver returned Items, expected an object with `name`"),
+        ("solver(self, _): return _.nothing", r"solver raised AttributeError: .*items\.py:\d+"),
+        ("solver(self, _): return self", r"Items\.solver returned Items, expected an object with"),
+        ("solver(self, _): return Odd()", "Items.solver raised ZeroDivisionError"),
+        ("prompts(self): return None", "must return texts by name: TypeError: 'None"),
+        ("prompts(self): return {'analist': ''}", "'analist' names no prompt"),
+        ("identity(self): return {'set': {1}}", "must return JSON facts: TypeError: "),
     ],
 )
-def test_a_solver_that_cannot_be_used_is_the_environments(workshop, made, told):
+def test_a_part_that_cannot_be_used_is_the_environments(workshop, method, told):
     checkout = workshop.checkout()
-    broken = f"{CLASS}\n    def solver(self, parts):\n        return {made}\n"
+    broken = f"{CLASS}\n    def {method}\nclass Odd:\n    name = property(lambda _: 1 / 0)\n"
     configure(checkout, "items.py:Items", {"items.py": broken})
     with pytest.raises(UsageError, match=told):
         checkout.step()
-    assert "Items.solver" in in_process(checkout.folder, "check").stdout
+    assert "identity" in method or "environment:" in in_process(checkout.folder, "check").stdout
 
 
 def test_promptfoos_tests(workshop):

@@ -138,12 +138,9 @@ def test_nothing_is_taken_of_a_file_with_a_wrong_line(there, tmp_path, change):
 
 
 @pytest.mark.parametrize("content", ["", "{}x", '{"format": "other", "version": 1}', "[]", "\n\n"])
-def test_what_is_no_file_of_answers_is_refused(there, tmp_path, content):
+def test_what_is_no_file_of_answers_is_refused_and_a_missing_file_named(there, tmp_path, content):
     (tmp_path / "answers.jsonl").write_text(content, encoding="utf-8")
     with pytest.raises(UsageError, match=r"answers\.jsonl:1"):
         import_answers(there, [tmp_path / "answers.jsonl"], there.take)
-
-
-def test_a_missing_file_is_named(there, tmp_path):
     with pytest.raises(UsageError, match=r"gone\.jsonl"):
         import_answers(there, [tmp_path / "gone.jsonl"], there.take)

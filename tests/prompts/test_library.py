@@ -112,23 +112,16 @@ def test_a_template_without_headings_keeps_its_text_for_a_blank_skill():
 
 def test_a_file_of_the_folder_replaces_the_prompt_of_its_name(folder):
     (folder / "ranking.md").write_text("\ufeffRank naïvely.\r\n", encoding="utf-8")
+    (folder / ".gitkeep").touch()  # which does not matter
     prompts = library.Prompts.load(folder)
     assert prompts.texts["ranking"] == "Rank naïvely."
     assert prompts.texts["merge_final"] == library.Prompts.load().texts["merge_final"]
 
 
-def test_an_unknown_file_is_refused_with_the_nearest_name(folder):
+def test_an_unknown_file_and_a_missing_folder_are_refused(folder):
     (folder / "analyst_errors.md").write_text("x", encoding="utf-8")
     with pytest.raises(UsageError, match=r"(?s)analyst_errors\.md.*mean 'analyst_error\.md'\?"):
         library.Prompts.load(folder)
-
-
-def test_hidden_files_do_not_matter(folder):
-    (folder / ".gitkeep").touch()
-    assert library.Prompts.load(folder) == library.Prompts.load()
-
-
-def test_a_missing_folder_is_refused(folder):
     with pytest.raises(UsageError, match="no such folder"):
         library.Prompts.load(folder / "nowhere")
 

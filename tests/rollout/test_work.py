@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -137,12 +138,10 @@ def test_a_call_beyond_the_limit_is_not_even_made():
     assert (worked.limit, worked.n_turns) == (Limit.STEPS, 3)
 
 
-def test_a_limit_that_the_solver_names_itself_is_kept():
+def test_without_limits_work_takes_its_time_and_a_limit_that_the_solver_names_itself_is_kept():
     graceful = doing(Attempt((), "as far as I came", limit=Limit.TOKENS))
     assert do(graceful)[0].limit is Limit.TOKENS
 
-
-def test_without_limits_work_takes_its_time():
     async def slow(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         await asyncio.sleep(1_000_000)
         yield Attempt((), "late")
@@ -177,6 +176,8 @@ def test_a_solver_that_breaks_is_an_outcome_of_its_own(deeds, ending, reason):
         (doing(Attempt((), "one"), Attempt((), "two")), "one Attempt, not Attempt"),
         (doing("hello"), "one Attempt, not 'hello'"),
         (lambda task, place: ["hello"], r"solve\(\) returned \['hello'\]"),
+        (doing(Attempt((), None)), "Messages and a response"),  # type: ignore[arg-type]
+        (doing(Attempt(({"role": "user"},), "")), "Messages and a response"),  # type: ignore[arg-type]
     ],
 )
 def test_any_other_failure_ends_the_run_and_names_the_solver(work, told):
@@ -194,8 +195,17 @@ def test_a_solver_that_is_cut_off_can_clean_up():
         finally:
             ended.append(task.id)
 
-    do(tidy, AttemptLimits(steps=2))
-    do(tidy, AttemptLimits(rollout_seconds=5))
+    async def silent(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+        with suppress(asyncio.CancelledError):
+            async for step in tidy(task, place):
+                yield step
+
+    def wrapped(task: Task, place: Workplace) -> Any:  # an iterator, but no generator
+        steps: Any = tidy(task, place)
+        return type("", (), {"__aiter__": lambda _: steps, "aclose": lambda _: steps.aclose()})()
+
+    do(wrapped, AttemptLimits(steps=2))
+    assert do(silent, AttemptLimits(rollout_seconds=5))[0].limit == Limit.TIME
     assert ended == ["a", "a"]
 
 
