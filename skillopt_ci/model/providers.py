@@ -271,7 +271,7 @@ class ServerClient:
                     wire.body(config, request, settings)
                 )
                 if isinstance(answer, bytes):
-                    if answer.startswith((b"data:", b"event:")):
+                    if answer.lstrip().startswith((b"data:", b"event:", b":")):
                         raise ModelSetupError(
                             f"{self._section}: {base_url_of(config)} streams its answer unasked",
                             hint=f"Try `extra_body: {{stream: false}}` in {self._section}.",
