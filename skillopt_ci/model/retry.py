@@ -93,8 +93,7 @@ class TransientFailure(InfrastructureError):
         super().__init__(message)
         self.unreachable = unreachable
         self.reply = reply
-        told = reply.usage if reply else usage
-        self.usage = Usage() if told is None or told.estimated else told
+        self.usage = usage if usage and not usage.estimated else Usage()
         self.retry_after = retry_after
         self.overloaded = overloaded
 
