@@ -43,7 +43,7 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
         (400, "InvalidParameter: Range of input length should be [1, 8]", ""),
         (400, "The decoder prompt (length 9) is longer than the maximum model length of 8.", ""),
         (400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", ""),
-        (413, "", ""),
+        *((413, "", ""), (424, "maximum context length is 8192 tokens", "")),
     ],
 )
 def test_what_the_prompt_causes_is_a_refusal(status, message, code):
