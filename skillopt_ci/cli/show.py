@@ -313,6 +313,7 @@ def _compared(
     facts = "action score_before score_after beats_best"
     if pick(found, facts) == pick(decision, facts):
         return "the same"
-    if decision.gate and decision.gate.losses and found.score_after == decision.score_after:
+    guarded = found.model_copy(update={"action": "reject", "beats_best": False})
+    if decision.gate and decision.gate.losses and pick(guarded, facts) == pick(decision, facts):
         return "not replayed: types of task lost too much"
     return f"differs: {found.verdict}, {found.score_before:.4f} → {found.score_after:.4f}"

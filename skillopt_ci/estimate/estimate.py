@@ -195,9 +195,8 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     )
     part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model))
     cost = cost_text(dollars.likely if (dollars := part.cost_usd()) else None)
-    asked, tokens = round(part.calls().likely), round(part.tokens().likely)
-    said = f"about {plural(asked, 'call')}, {tokens:,} tokens, cost {cost}"
-    return f"{said}; those that are cached cost nothing."
+    said = f"about {plural(round(part.calls().likely), 'call')}, {part.tokens().likely:,.0f} tokens"
+    return f"{said}, cost {cost}; those that are cached cost nothing."
 
 
 def _sizes(run: Run, checkout: Checkout, turns: float = 1) -> dict[Account, CallSize]:

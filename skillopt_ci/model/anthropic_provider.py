@@ -91,11 +91,11 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
     """Raises :class:`ModelRefusal` if a safety classifier stopped the answer."""
     message = providers.parsed(body)
-    if not isinstance(message.get("content"), list):
-        return told_error(message, "content")
     blocks = message.each("content")
     text = "".join(block.text("text") for block in blocks if block.get("type") == "text")
     usage = providers.usage_of(message.at("usage"), request, text)
+    if not isinstance(message.get("content"), list):
+        return told_error(message, "content", usage)
     if message.get("stop_reason") == "refusal":
         details = message.at("stop_details")
         why = details.text("explanation") or details.text("category")

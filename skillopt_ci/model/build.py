@@ -96,7 +96,6 @@ async def open_router(
                 client: ChatClient = CommandClient(section, one, root, environ)
             else:
                 key = api_key(section, one, environ, root)
-                headers = headers_of(section, one, environ)
                 alike = (each for each in configs.values() if each.preset.protocol == protocol)
                 try:
                     if protocol not in pools:
@@ -105,7 +104,7 @@ async def open_router(
                         )
                     client = ServerClient(
                         *(section, one, wire_of(one), key, pools[protocol]),
-                        headers=headers,
+                        headers=headers_of(section, one, environ),
                         observe=observe,
                     )
                 except ModuleNotFoundError as error:

@@ -48,7 +48,6 @@ _FILTER = re.compile(
 def chat_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
-    """The body of a request; ``extra_body`` overrides everything else."""
     body: dict[str, object] = {"model": config.model}
     if request.tools:
         body["tools"] = [{"type": "function", "function": one} for one in _functions(request)]
@@ -79,19 +78,17 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         kind = "content_filter" if code in _SENSITIVE else str(code)
         said = f"{failure.text('status_msg')} ({code})"
         return ServerError(_STATUS_OF.get(code, 502), said, code=kind)
-    if not message and not choice.get("finish_reason"):
-        return told_error(completion, "choices")
     # Some servers do not separate the model's thoughts but put them before the answer.
     text = _THOUGHTS.sub("", message.words("content"), count=1) or message.text("refusal")
     usage = providers.usage_of(completion.at("usage"), request, text)
+    if not message and not choice.get("finish_reason"):
+        return told_error(completion, "choices", usage)
     finish = choice.text("finish_reason") or "stop"
     if _FILTER.match(finish):
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     if finish in _BROKEN_OFF:
         why = choice.at("error").text("message") or finish
-        raise TransientFailure(
-            f"the server broke its answer off: {why}", usage=None if usage.estimated else usage
-        )
+        raise TransientFailure(f"the server broke its answer off: {why}", usage=usage)
     # The first call's state holds what must be sent back with all of them.
     state = {name: message[name] for name in config.preset.carried if message.get(name)}
     made = []
@@ -165,18 +162,16 @@ def _items(message: Message) -> Iterator[dict[str, object]]:
 def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
     response = providers.parsed(body)
     error = response.at("error")
-    if code := error.text("code"):
-        return ServerError(_FAULTS.get(code, 400), error.text("message"), code=code)
-    if error or not isinstance(response.get("output"), list):
-        return told_error(response, "output")
     of_type = grouped((item.text("type"), item) for item in response.each("output"))
     parts = (part for item in of_type.get("message", ()) for part in item.each("content"))
     text = "".join(part.text("text") or part.text("refusal") for part in parts)
     usage = providers.usage_of(response.at("usage"), request, text)
+    if code := error.text("code"):
+        return ServerError(_FAULTS.get(code, 400), error.text("message"), code, usage=usage)
+    if error or not isinstance(response.get("output"), list):
+        return told_error(response, "output", usage)
     if (status := response.get("status")) in ("queued", "in_progress", "cancelled", "failed"):
-        raise TransientFailure(
-            f"the server broke its answer off: {status}", usage=None if usage.estimated else usage
-        )
+        raise TransientFailure(f"the server broke its answer off: {status}", usage=usage)
     ended_by = response.at("incomplete_details").text("reason")
     if ended_by == "content_filter":
         raise ModelRefusal("The content filter ended the answer", usage=usage)

@@ -135,8 +135,8 @@ def no_answer(reply: ChatReply) -> TransientFailure:
 
     If its tokens were billed, it becomes the answer when retries run out.
     """
-    answered = reply.usage.completion_tokens > 0 and not reply.usage.estimated
-    return TransientFailure("the server sent no answer", reply=reply if answered else None)
+    kept = reply if reply.usage.completion_tokens and not reply.usage.estimated else None
+    return TransientFailure("the server sent no answer", reply=kept, usage=reply.usage)
 
 
 def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
@@ -271,7 +271,7 @@ class ServerClient:
                     wire.body(config, request, settings)
                 )
                 if isinstance(answer, bytes):
-                    if answer.startswith((b"data:", b"event:")):
+                    if answer.lstrip().startswith((b"data:", b"event:", b":")):
                         raise ModelSetupError(
                             f"{self._section}: {base_url_of(config)} streams its answer unasked",
                             hint=f"Try `extra_body: {{stream: false}}` in {self._section}.",

@@ -76,7 +76,8 @@ class TransientFailure(InfrastructureError):
     """One try failed for a reason that may pass.
 
     ``retry_after`` is the wait that the server asks for, in seconds; ``unreachable``: no connection
-    was made. If the last try fails like this, ``reply`` is the answer. ``usage`` was billed for it.
+    was made. If the last try fails like this, ``reply`` is the answer. A ``usage`` that is not
+    estimated was billed.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class TransientFailure(InfrastructureError):
         super().__init__(message)
         self.unreachable = unreachable
         self.reply = reply
-        self.usage = reply.usage if reply else usage or Usage()
+        self.usage = usage if usage and not usage.estimated else Usage()
         self.retry_after = retry_after
         self.overloaded = overloaded
 

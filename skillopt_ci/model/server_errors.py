@@ -11,7 +11,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ModelSetupError, SkilloptError
 from skillopt_ci.model.access import base_url_of, redact
 from skillopt_ci.model.retry import TransientFailure, retry_after_seconds, wait_in_words
-from skillopt_ci.model.types import JsonObject, ModelRefusal, RequestTooLarge
+from skillopt_ci.model.types import JsonObject, ModelRefusal, RequestTooLarge, Usage
 
 LONGEST_MESSAGE = 500
 #: Messages of servers that answer 400 to a wrong key.
@@ -81,6 +81,7 @@ class ServerError:
     type: str = ""
     param: str = ""
     retry_after: float | None = None
+    usage: Usage | None = None
 
     def _is(self, codes: frozenset[str], words: re.Pattern[str] | None = None) -> bool:
         said = words is not None and words.search(self.message) is not None
@@ -116,9 +117,11 @@ class ServerError:
             )
         if self.status == 407:  # noqa: PLR2004
             return TransientFailure(f"the proxy failed: {said}", unreachable=True)
-        if self.status in _PASSING or self._is(_RETRIED):
+        # Azure's endpoints wrap any error of the model into a 424.
+        if self._is(_RETRIED) or self.status in (_PASSING - {424} if self.too_long else _PASSING):
             busy = self.status in {429, 503, 529}
-            return TransientFailure(said, retry_after=self.retry_after, overloaded=busy)
+            wait = wait_in_words(message) if self.retry_after is None else self.retry_after
+            return TransientFailure(said, retry_after=wait, overloaded=busy, usage=self.usage)
         if self._is(_FILTERED, _FILTERED_WORDS):
             return ModelRefusal(f"The content filter refused the prompt: {message}")
         if self.too_long:
@@ -195,14 +198,15 @@ _STATUS_OF_TYPE = {
 }
 
 
-def told_error(document: JsonObject, missing: str) -> ServerError:
+def told_error(document: JsonObject, missing: str, usage: Usage) -> ServerError:
     """The error in a response that lacks the ``missing``; raises TransientFailure for a text."""
     if not (error := document.at("error")):
         said = document.text("error", "message", "msg", "detail")[:LONGEST_MESSAGE]
-        raise TransientFailure(f"the response holds no {missing}" + (f": {said}" if said else ""))
+        found = f"the response holds no {missing}" + (f": {said}" if said else "")
+        raise TransientFailure(found, usage=usage)
     code, kind = error.text("code"), error.text("type")  # some write the status as a text
     status = int(code) if code in map(str, range(400, 600)) else _STATUS_OF_TYPE.get(kind, 502)
-    return ServerError(status, _said(error)[:LONGEST_MESSAGE], code, kind)
+    return ServerError(status, _said(error)[:LONGEST_MESSAGE], code, kind, usage=usage)
 
 
 def _said(error: JsonObject) -> str:
@@ -211,11 +215,13 @@ def _said(error: JsonObject) -> str:
 
 
 def server_error(error: Any, secrets: Collection[str]) -> ServerError:
-    # Google wraps its error in a list; Anthropic's library does not unwrap the `error` key.
-    found = error.body[0] if isinstance(error.body, list) and error.body else error.body
+    # OpenAI's library unwraps the `error` key, even of a null; Anthropic's does not. Google wraps
+    # its error in a list.
+    body = error.body or error.response.text
+    found = body[0] if isinstance(body, list) else body
     fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
     fields = fields.at("error") or fields
-    whole = json.dumps(error.body, default=str) if error.body else ""
+    whole = json.dumps(body, default=str) if body else ""
     message = _said(fields) or whole
     if error.response.has_redirect_location:
         message = f"it redirects to {error.response.headers['Location']}"

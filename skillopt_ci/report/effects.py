@@ -66,13 +66,13 @@ class Observation(NamedTuple):
 def _evaluations(records: Iterable[StepRecord]) -> Iterator[Observation]:
     for record in records:
         decision = record.decision
-        if decision is None or decision.gate is None or decision.partial:
-            continue
+        if decision is None or decision.partial or decision.reused_from is not None:
+            continue  # scores that are used again are in an earlier comparison
         gate, rules = decision.gate, dict[str, float]()
         for edit in record.proposal.applied_edits:
             for rule, amount in _rules_of(edit).items():
                 rules[rule] = rules.get(rule, 0.0) + amount
-        if rules and gate.compared:
+        if gate and rules and gate.compared:
             variance = max((gate.standard_error or 0.0) ** 2, 2 * _LEAST_VARIANCE / gate.compared)
             yield Observation(rules, gate.difference, variance)
 

@@ -245,10 +245,9 @@ def replay(
     rest = tuple(task for task in current.tasks if task not in found.asked)
     text, order = (found.density, found.words), (*seen, *rest)
     setup = set_up(text, order, current, best, (), evaluation, notes_only=notes_only)
-    known = found.tasks
-    if rest and not setup.certain(setup.lead(known), setup.hope(rest)):
+    if rest and not setup.certain(setup.lead(found.tasks), setup.hope(rest)):
         return None
-    outcome = Ending("certain" if rest else "measured", known, seen)
+    outcome = Ending("certain" if rest else "measured", found.tasks, seen)
     return decide(setup, outcome, found, state, {}, evaluation, notes_only=notes_only)
 
 

@@ -174,6 +174,8 @@ def test_an_edit_that_gained_is_believed_to_help_and_more_so_with_time():
     early, late = (edit_effects(steps[:count])[1, 0] for count in (2, 6))
     assert late.helpful > early.helpful > 0.5
     assert late.sd < early.sd
+    steps[1:] = [altered(one, {"reused_from": 1}) for one in steps[1:]]  # no new scores
+    assert edit_effects(steps)[1, 0] == edit_effects(steps[:1])[1, 0]
 
 
 def test_edits_are_told_apart():

@@ -362,11 +362,17 @@ def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
     file = ".skillopt/quickstart/steps/0001.json"
     record = json.loads(Checkout(done).show(BRANCH, file))
     verdict = record["decision"]
-    for losses, outcome in (({"a": 0.5}, "the same"), ({}, "differs: ")):
-        verdict["gate"]["losses"] = losses  # of a verdict that the scores support without them
+    lost = {"a": 0.5}
+    for losses, changes, outcome in (
+        (lost, {}, "the same"),
+        (lost, {"action": "reject", "beats_best": False}, "not replayed: types of task lost"),
+        ({}, {}, "differs: "),
+        (lost, {"score_before": 0.01}, "differs: "),
+    ):
+        verdict["gate"]["losses"] = losses
+        verdict.update(changes)
         Checkout(done).commit(file, json.dumps(record), branch=BRANCH)
         assert outcome in (found := cli(done, "replay")).out.splitlines()[2]
-        verdict["action"] = "reject" if verdict["action"].startswith("accept") else "accept"
     assert found.code == ExitCode.USAGE
     assert "The records do not support the verdict on step 1." in found.err
     told = cli(done, "replay", "--json").json  # one object, as of every command that fails

@@ -56,7 +56,7 @@ def test_a_failed_call_gives_its_reservation_back(ask, reply):
 
 def test_a_cancelled_call_gives_its_reservation_back_and_books_failed_tries(ask, scripted, reply):
     meter = Meter(step=Limits(calls=2))
-    inner = scripted(TransientFailure("no answer", reply=reply("")), asyncio.CancelledError())
+    inner = scripted(TransientFailure("no", usage=reply("").usage), asyncio.CancelledError())
     client = budgeted(RetryingClient(inner, 3, Throttle(1), draw=lambda: 0.0), meter)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(client.complete(ask()))

@@ -356,24 +356,33 @@ def test_a_server_s_wish_to_wait_is_heard(api, family):
 
 def test_a_wish_in_the_body_of_an_error_is_heard(api):
     wish = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}
-    api.will([{"error": {"code": 429, "message": "Quota exceeded.", "details": [wish]}}], 429)
+    error = {"code": 429, "message": "Quota exceeded.", "details": [wish]}
+    for body in ([{"error": error}], {"error": None, "message": "Try again in 34s"}):
+        api.will(body, 429)
+        with pytest.raises(ModelUnavailable) as caught:
+            ask(role(api, FAMILIES[0]), request())
+        assert caught.value.__cause__.retry_after == 34
+
+
+PAID = {"prompt_tokens": 7, "completion_tokens": 0}
+
+
+@pytest.mark.parametrize(
+    ("body", "cut", "paid"),
+    [(b'{"content": []}', 5, 0), (b"<html>", None, 0), ({"choices": [], "usage": PAID}, None, 7)],
+)
+def test_an_answer_that_is_none_may_pass(api, family, body, cut, paid):
+    api.will(body, cut=cut)
     with pytest.raises(ModelUnavailable) as caught:
-        ask(role(api, FAMILIES[0]), request())
-    assert caught.value.__cause__.retry_after == 34
-
-
-@pytest.mark.parametrize("broken", [{"cut": 5}, {"body": b"<html>"}, {"body": b'{"a": 1}'}])
-def test_an_answer_that_is_none_may_pass(api, family, broken):
-    body = broken.get("body", b'{"content": []}')
-    api.will(body, cut=broken.get("cut"))
-    with pytest.raises(ModelUnavailable):
         ask(role(api, family), request())
+    assert types.billed(caught.value).prompt_tokens == paid
 
 
 def test_a_stream_that_was_not_asked_for_is_the_setup_s(api, family):
-    api.will(b'data: {"choices": []}\n\ndata: [DONE]\n\n')
-    with pytest.raises(ModelSetupError, match="streams its answer unasked"):
-        ask(role(api, family, retries=1), request())
+    for first in (b"", b"\n: PROCESSING\n\n"):
+        api.will(first + b'data: {"choices": []}\n\ndata: [DONE]\n\n')
+        with pytest.raises(ModelSetupError, match="streams its answer unasked"):
+            ask(role(api, family, retries=1), request())
 
 
 @pytest.mark.parametrize("why", ["error", "insufficient_system_resource", "abort", "network_error"])
@@ -441,10 +450,14 @@ def test_an_answer_cut_at_the_limit_says_so(api, family):
 )
 def test_a_response_that_failed_or_goes_on_is_an_error(api, code, outcome):
     part = [{"type": "message", "content": [{"type": "output_text", "text": "par"}]}]
-    error = {"code": code, "message": "no"} if code else None
-    api.will({"status": "in_progress" if code == "" else "failed", "error": error, "output": part})
-    with pytest.raises(outcome):
+    error = {"code": code, "message": "Try again in 20s."} if code else None
+    said = {"status": "in_progress" if code == "" else "failed", "error": error, "output": part}
+    api.will({**said, "usage": PAID})
+    with pytest.raises(outcome) as caught:
         ask(role(api, FAMILIES[1]), request())
+    if outcome is ModelUnavailable:
+        assert types.billed(caught.value).prompt_tokens == 7
+        assert caught.value.__cause__.retry_after == (20 if code else None)
 
 
 @pytest.mark.parametrize(
