@@ -439,6 +439,7 @@ def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> N
 
 
 def make_repository(target: Path) -> None:
+    Git(Path()).run("version")  # without git nothing is written, or the next try would refuse it
     write_example(target)
     git = Git(target)
     # since version 2.54, git runs a hook of the user's own even while there is no repository yet

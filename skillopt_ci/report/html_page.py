@@ -139,10 +139,12 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
             told.append(f"measured after step {found.step}; training has gone on since")
         yield "Test", [(name, one.hard, one.n) for name, one in tested if one is not None], told
     current, origin = run.state.current, run.origin
-    told = [f"{plural(current.measurement.n, 'task')} to decide which edits stay"]
-    told += [f"best so far: {one.text}" for one in run_facts(run) if one.label == "best"]
-    told += [run.claim] if run.claim and not run.refuted else []
-    told += [one.text for one in run_facts(run) if one.label == "caution"]
+    told = [
+        f"{plural(current.measurement.n, 'task')} to decide which edits stay",
+        *(f"best so far: {one.text}" for one in run_facts(run) if one.label == "best"),
+        *([run.claim] if run.claim and not run.refuted else []),
+        *(one.text for one in run_facts(run) if one.label == "caution"),
+    ]
     now = (current.origin, current.measurement.score, current.measurement.n)
     began = f"after step {origin.step}" if origin and origin.step else "at the start"
     first = () if origin is None else ((began, run.first_score, origin.tasks),)
