@@ -11,6 +11,7 @@ _HEAD = """\
 
 Every command ends with one of these. A message on standard error says what happened and what to
 do. With `--json`, a JSON object on standard output has it too (`error`), with the `exit_code`.
+The lists that `check`, `discover`, `init` and `new-env` print as JSON have neither.
 [The action](../action.md#how-a-job-ends) turns the codes into the outcome of a job.
 
 """

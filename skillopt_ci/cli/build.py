@@ -155,8 +155,7 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
         if notes is not None:
             run = replace(run, reviewer_notes=read_notes(settings.cwd / notes))
         with run.ledger.lock() if locked else nullcontext():
-            begun = as_begun(run)
-            begun = replace(begun, kept=_kept(run, settings))
+            begun = replace(as_begun(run), kept=_kept(run, settings))
             for text in _uncommitted(begun, settings.config_file) if locked else ():
                 observer(Note(text, level="warning"))
             yield begun

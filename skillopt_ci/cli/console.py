@@ -145,11 +145,11 @@ class ProgressDisplay:
     def _write(self, line: Text) -> None:
         if self._live:
             self.console.print(line)
-            return
-        # a log that nobody takes any more is no reason to stop training
-        with suppress(OSError):
-            self._stream.write(f"{line.plain}\n")
-            self._stream.flush()
+        else:
+            # a log that nobody takes any more is no reason to stop training
+            with suppress(OSError):
+                self._stream.write(f"{line.plain}\n")
+                self._stream.flush()
 
     def run_line(self, width: int) -> str:
         """``step 3/12 epoch 1 · skill 0.675 · last merged · 40 calls · $1.20 · 9,000 tokens``.

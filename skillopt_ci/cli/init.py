@@ -82,7 +82,7 @@ def init_command(
     # a shell completes paths from here; a name without a folder means no file outside of root
     if (path := given["skill"]) and not (root / path).exists():
         named = Path(os.path.realpath(settings.cwd / path))
-        if named.exists() and ("/" in path or named.is_relative_to(root)):
+        if root in named.parents or (named.exists() and ("/" in path or named == root)):
             given["skill"] = os.path.relpath(named, root)
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
@@ -439,6 +439,7 @@ def quickstart_command(settings: Globals, folder: Path | None, shown: bool) -> N
 
 
 def make_repository(target: Path) -> None:
+    Git(Path()).run("version")  # without git nothing is written, or the next try would refuse it
     write_example(target)
     git = Git(target)
     # since version 2.54, git runs a hook of the user's own even while there is no repository yet

@@ -99,7 +99,7 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
         start, git, name = loaded.root, loaded.config.git, loaded.config.run
         hint = f"Start it with `skillopt-ci step{settings.same_run}`."
     elif name and file.is_file():
-        hint = f"{nearest(name, run_names(file, settings.cwd))} {hint}".lstrip()
+        hint = nearest(name, run_names(file, settings.cwd)) or hint
     if name is None:
         names = runs(settings.cwd)
         if len(names) != 1:

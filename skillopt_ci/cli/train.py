@@ -292,9 +292,8 @@ def print_outcome(outcome: Outcome, settings: Globals) -> None:
 
 
 def _title(outcome: Outcome) -> str:
-    return terminal.title(
-        outcome.record, outcome.total if isinstance(outcome, StepOutcome) else None
-    )
+    total = outcome.total if isinstance(outcome, StepOutcome) else None
+    return terminal.title(outcome.record, total)
 
 
 def summary(outcome: Outcome, *, colour: bool = False) -> str:

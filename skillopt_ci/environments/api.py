@@ -218,5 +218,5 @@ def require(package: str, extra: str, key: str = "environment") -> None:
     if find_spec(package.partition(".")[0]) is None or find_spec(package) is None:
         raise UsageError(
             f"{key}: {extra} needs the Python package {package}, which is not installed.",
-            hint=f"pip install 'skillopt-ci[{extra}]'",
+            hint=f"pip install 'skillopt-ci[{extra}]' (or pipx runpip skillopt-ci install …)",
         )

@@ -230,4 +230,4 @@ class Git:
 
 def _cannot_start(error: OSError) -> RepositoryError:
     missing = isinstance(error, FileNotFoundError)
-    return RepositoryError(f"git {'is not installed' if missing else 'cannot be run'}: {error}")
+    return RepositoryError("git is not installed" if missing else f"git cannot be run: {error}")

@@ -114,8 +114,8 @@ def test_a_skill_given_as_a_folder_is_its_document_and_may_be_anywhere(tmp_path)
     assert (tmp_path / "skills/notes/SKILL.md").is_file()
     (tmp_path / "My Notes").mkdir()
     (tmp_path / "My Notes/SKILL.md").write_text("# Notes\n", encoding="utf-8")
-    (tmp_path / "AGENTS.md").write_text("# Notes\n", encoding="utf-8")
-    places = {"My Notes": "SKILL.md", "./AGENTS.md": "../AGENTS.md", "AGENTS.md": "AGENTS.md"}
+    (tmp_path / "a.md").write_text("# Notes\n", encoding="utf-8")
+    places = {"My Notes": "SKILL.md", "./a.md": "../a.md", "a.md": "a.md", "My Notes/b.md": "b.md"}
     for number, (path, skill) in enumerate(places.items()):
         done = init(tmp_path, "-c", f"My Notes/{number}.yaml", "--skill", path)
         assert (done.return_value, "warning: Agents will skip" in done.stderr) == (0, number == 0)

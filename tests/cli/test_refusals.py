@@ -20,7 +20,7 @@ NOT_STARTED = "Run 'quickstart' has not started"
         ("trained", "status --config other.yaml", "other.yaml"),
         ("trained", "config --config a**", "a**: there is no such file"),
         ("trained", "show abc", "'abc' is not a valid integer."),
-        ("trained", "status --run quickstrat", "\nDid you mean 'quickstart'? Start it with `"),
+        ("trained", "status --run quickstrat", "\nDid you mean 'quickstart'?\n"),
         ("trained", "status --run nightly", "\nStart it with `skillopt-ci step` and the config"),
         ("untrained", "status", "Start it with `skillopt-ci step`."),
         ("untrained", "log -c ./skillopt.yaml", "step`."),

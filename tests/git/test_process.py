@@ -52,13 +52,14 @@ def test_standard_input_reaches_git(tmp_path):
 
 def test_missing_git_is_said(tmp_path):
     code = (
-        "from pathlib import Path\nfrom skillopt_ci.git.process import Git\n"
+        "from pathlib import Path\nfrom skillopt_ci.cli.init import make_repository\n"
         "from skillopt_ci.errors import RepositoryError\n"
-        "try: Git(Path('.')).run('version')\nexcept RepositoryError as error: print(error.message)"
+        f"try: make_repository(Path('{tmp_path}/new'))\n"
+        "except RepositoryError as error: print(error.message)"
     )
     program = [sys.executable, "-c", code]
     done = subprocess.run(program, env={"PATH": str(tmp_path)}, capture_output=True, check=True)
-    assert done.stdout.startswith(b"git is not installed: ")
+    assert (done.stdout, (tmp_path / "new").exists()) == (b"git is not installed\n", False)
 
 
 def test_ask_answers_each_request(repository):
