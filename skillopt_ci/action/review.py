@@ -41,7 +41,7 @@ from skillopt_ci.report.evaluation import (
     unevaluated_check,
     untouched_comment,
 )
-from skillopt_ci.training.offline_eval import NO_SKILL, NamedSkill, evaluate_skills
+from skillopt_ci.training.offline_eval import NamedSkill, evaluate_skills
 from skillopt_ci.training.run_context import Run
 
 #: A longer document is no skill, and every task would pay for all of its bytes.
@@ -167,8 +167,9 @@ def _compare(run: Run, client: Client, running: WantedCheck) -> tuple[Evaluation
     with suppress(LostRace):  # posted before we pay: it may be refused; an old verdict stays
         keep_check(client, running)
     try:
-        baseline = NO_SKILL if wishes.baseline else None
-        result = asyncio.run(evaluate_skills(run, skills, "selection", baseline))
+        result = asyncio.run(
+            evaluate_skills(run, skills, "selection", baseline=wishes.baseline is not None)
+        )
     except (BudgetExhausted, InfrastructureError) as failure:
         # here, since a secret is not found any more once it is escaped for Markdown
         return replace(view, why=run.redact(failure.message)), Outputs(), failure.exit_code

@@ -61,8 +61,9 @@ def eval_command(
             raise click.UsageError(f"The configuration names no {split} tasks.")
         run.ledger.sync()
         named = [find_skill(run, word, settings) for word in words]
-        without = offline_eval.NO_SKILL if baseline else None
-        result = asyncio.run(offline_eval.evaluate_skills(run, named, split, without))
+        result = asyncio.run(
+            offline_eval.evaluate_skills(run, named, split, baseline=baseline is not None)
+        )
     if settings.json:
         none, worth = result.baseline, _difference_json(result.worth)
         print_json(

@@ -310,8 +310,7 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
     """The same as one flat object; no major version removes or renames a key."""
     record, usage, decision = outcome.record, outcome.record.usage, outcome.record.decision
     if isinstance(outcome, StepOutcome):
-        decision = outcome.decision
-        place = {"kind": "step", **pick(record, "step epoch"), "action": decision.action}
+        place = {"kind": "step", **pick(record, "step epoch"), "action": outcome.decision.action}
         more: dict[str, object] = {"edits": outcome.record.proposal.change_count}
     else:
         place = {"kind": "slow_update", **pick(record, "epoch step action")}

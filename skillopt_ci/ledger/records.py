@@ -188,10 +188,6 @@ class StepRecord(Record):
     def changed(self) -> bool:
         return self.proposal.changed
 
-    @property
-    def merged(self) -> bool:
-        return self.decision is not None and self.decision.stays
-
 
 class PairSide(Record):
     """A task's result under one of two compared skills."""

@@ -88,12 +88,11 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
     warn_of_trained(run, checkout, run.selection, "selection")
     run.observer(Note(f"Measuring the current skill: {why}."))
     async with open_models(run, checkout, "measure", alone=candidate) as models:
-        known = None
+        measurement = None
         if taken and before is not None:  # a revert may have restored an earlier, measured text
             known = measured_before(run, as_scored(checkout, before), checkout.skill)
-        if known is not None and not known[1].partial:
-            measurement = known[1]
-        else:
+            measurement = known and known[1].whole
+        if measurement is None:
             measurement = await measure(run, models, checkout.skill, run.selection, baseline=True)
         if before is None:
             step, origin = 0, "initial"

@@ -145,8 +145,13 @@ async def measure(
                 refused[one.reason] += 1
             run.observer(StageAdvanced(stage, one.task_id))
     scores.refuse_errors(evaluation.max_error_rate, stage)
-    if (note := all_empty(empty[True], empty.total())) is not None:
-        run.observer(note)
+    if empty and not empty[False]:
+        told = (
+            f"All {empty[True]} answers of the target were empty. A reasoning model may have spent "
+            "its tokens before it answered: raise model.target.max_output_tokens, or check that "
+            "it is a chat model."
+        )
+        run.observer(Note(told, level="warning"))
     if refused:
         (why, _), made = refused.most_common(1)[0], scores.made.total()
         if baseline and refused.total() == made:
@@ -261,15 +266,3 @@ def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return 0.0, 0.0
     hard, soft = (math.fsum(column) / len(scores) for column in zip(*scores, strict=True))
     return hard, soft
-
-
-def all_empty(empty: int, scored: int) -> Note | None:
-    """A warning if every answer was empty; such answers score 0 whatever the cause."""
-    if not scored or empty < scored:
-        return None
-    return Note(
-        f"All {scored} answers of the target were empty. A reasoning model may have spent "
-        "its tokens before it answered: raise model.target.max_output_tokens, or check that "
-        "it is a chat model.",
-        level="warning",
-    )

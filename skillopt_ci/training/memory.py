@@ -75,8 +75,8 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
     for pattern in patterns:
         tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
         lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
-    only = taken if step.merged and 0 not in taken else ()
-    tried = [] if step.merged and not taken else list(_tried(step.proposal, only))
+    only = taken if decision.stays and 0 not in taken else ()
+    tried = [] if decision.stays and not taken else list(_tried(step.proposal, only))
     if tried and taken:
         lines.append("A person took these edits back. Do not propose them again in any words:")
     elif tried:

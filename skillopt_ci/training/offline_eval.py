@@ -36,7 +36,7 @@ class NamedSkill:
 
 
 #: The target without a skill: its prompt does not mention one, and no file is installed.
-NO_SKILL = NamedSkill("no skill", "")
+_NO_SKILL = NamedSkill("no skill", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +65,22 @@ def _scope(command: str) -> str:
 
 
 async def evaluate_skills(
-    run: Run, skills: Sequence[NamedSkill], split: str, baseline: NamedSkill | None = None
+    run: Run, skills: Sequence[NamedSkill], split: str, *, baseline: bool = False
 ) -> EvaluationResult:
     """Roll out the tasks of ``split`` under each skill, equal texts only once.
 
-    Raises TooManyErrors, with the number of measured tasks in ``details``, if there are too few.
+    With ``baseline``, also without any. Raises TooManyErrors, with the number of measured tasks in
+    ``details``, if there are too few.
     """
     tasks = tasks_of(run, split)
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
     async with run.models(_scope("eval")) as models:
-        for skill in (*skills, *filter(None, [baseline])):
+        for skill in (*skills, *([_NO_SKILL] if baseline else [])):
             if skill.sha256 not in measured:
                 measured[skill.sha256] = await _evaluate(run, models, skill, split, tasks)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)
-    none = None if baseline is None else replace(measured[baseline.sha256], skill=baseline)
+    none = replace(measured[_NO_SKILL.sha256], skill=_NO_SKILL) if baseline else None
 
     def gain(one: Evaluated, other: Evaluated) -> metrics.PairedDifference:
         return metrics.paired(one.measurement.hard_scores, other.measurement.hard_scores, clusters)

@@ -116,8 +116,7 @@ class Prefetcher:
         for key in self._known.keys() - self._begun:
             self._known.pop(key).cancel()
         # one at a time, so that the work at hand waits for no more than one of the later attempts
-        turn = asyncio.Lock()
-        for queue, each in ((nullcontext(), requests), (turn, later)):
+        for queue, each in ((nullcontext(), requests), (asyncio.Lock(), later)):
             for one in each:
                 if (key := self._key(one)) not in self._known:
                     self._known[key] = asyncio.create_task(self._work(key, one, queue))

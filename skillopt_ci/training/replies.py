@@ -446,22 +446,19 @@ def analyst(payload: Payload[Any], source: Source, *, notes: bool, wishes: bool)
         if source == "failure"
         else {"success_patterns": _TEXTS}
     )
-    patch = _object(reasoning=_TEXT, **_entries(payload, {}, wishes=wishes))
+    patch = _patch_schema(payload, {}, wishes=wishes)
     reminders = {"appendix_notes": _TEXTS} if notes else {}
     return ReplySchema("analysis", _object(batch_size=_COUNT, **seen, patch=patch, **reminders))
 
 
 def merge(payload: Payload[Any], *, final: bool, wishes: bool) -> ReplySchema:
     """A merged patch; entries of the ``final`` one have a merge level."""
-    more: dict[str, _Schema] = {"source_type": {"type": "string", "enum": ["failure", "success"]}}
-    if final:
-        more["merge_level"] = _COUNT
-    patch = _object(reasoning=_TEXT, **_entries(payload, more, wishes=wishes))
-    return ReplySchema("merged_patch", patch)
+    source = {"source_type": {"type": "string", "enum": ["failure", "success"]}}
+    level = {"merge_level": _COUNT} if final else {}
+    return ReplySchema("merged_patch", _patch_schema(payload, source | level, wishes=wishes))
 
 
-def _entries(
-    payload: Payload[Any], more: Mapping[str, _Schema], *, wishes: bool
-) -> dict[str, _Schema]:
+def _patch_schema(payload: Payload[Any], more: Mapping[str, _Schema], *, wishes: bool) -> _Schema:
     followed = {"note_ids": _TEXTS} if wishes else {}
-    return {payload.key: _list(_object(**payload.schema, support_count=_COUNT, **more, **followed))}
+    entry = _object(**payload.schema, support_count=_COUNT, **more, **followed)
+    return _object(reasoning=_TEXT, **{payload.key: _list(entry)})

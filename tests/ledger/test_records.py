@@ -3,7 +3,7 @@ from pydantic import ValidationError
 from records import proposal_record
 
 from skillopt_ci.ledger import evidence
-from skillopt_ci.ledger.records import Decision, HistoryEntry, StepRecord
+from skillopt_ci.ledger.records import Decision, HistoryEntry
 from skillopt_ci.model.types import Usage
 from skillopt_ci.rollout.types import Status
 
@@ -51,9 +51,7 @@ def test_a_proposal_changed_the_skill_or_not():
     [("accept", True), ("accept_new_best", True), ("reject", False), ("skip_no_patches", False)],
 )
 def test_only_what_was_accepted_was_merged(action, merged):
-    one = StepRecord(step=1, epoch=1, step_in_epoch=1, simulated=False, proposal=proposal_record())
-    assert not one.merged
-    assert one.model_copy(update={"decision": decision(action)}).merged is merged
+    assert decision(action).stays is merged
 
 
 @pytest.mark.parametrize(

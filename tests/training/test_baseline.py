@@ -12,7 +12,6 @@ from skillopt_ci.ledger.records import Snapshot
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.training import baseline
 from skillopt_ci.training.gate import no_score_is_higher
-from skillopt_ci.training.measure import all_empty
 from skillopt_ci.training.review_comments import ReviewerNote
 from skillopt_ci.training.state import ScoredCheckout
 from tests.conftest import BRANCH, SKILL, tasks
@@ -106,12 +105,12 @@ def test_the_first_impression(measurement, level, text):
     assert text in (note.text if note else "")
 
 
-@pytest.mark.parametrize(("empty", "scored", "told"), [(4, 4, True), (3, 4, False), (0, 0, False)])
-def test_empty_answers_are_told_if_all_are(empty, scored, told):
-    note = all_empty(empty, scored)
-    assert (note is not None) is told
-    if note is not None:
-        assert "max_output_tokens" in note.text
+@pytest.mark.parametrize(("answered", "told"), [("no item", True), ("a", False)])
+def test_empty_answers_are_told_if_all_are(checkout, model_server, answered, told):
+    truly, heard = model_server.answer, []
+    model_server.answer = lambda *said: truly(*said) if said[1].endswith(answered) else ""
+    checkout.step(FOUR, observer=heard.append)
+    assert ("All 4 answers" in str(heard)) is told is ("max_output_tokens" in str(heard))
 
 
 WITH_TWO_RULES = "# Items\n\n- Kind a: a number begins with a.\n- Kind b: a number begins with b.\n"

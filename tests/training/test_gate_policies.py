@@ -66,7 +66,7 @@ def test_a_lot_begins_when_the_answers_so_far_are_enough(checkout, model_server)
 
     model_server.trouble, model_server.plan = trouble, (RULES[1],)
     # six tasks are unsolved: a gain on one of them, and the two others are needed
-    assert checkout.done("evaluation.gate.look_every=6").record.merged
+    assert checkout.done("evaluation.gate.look_every=6").decision.stays
     assert waited == [True]
 
 
@@ -143,7 +143,7 @@ def test_errors_are_a_share_of_all_attempts_at_a_task(checkout, model_server):
     checkout.step(*twice)
     model_server.plan = (RULES[1],)
     refuse(model_server, 102, 103)
-    assert checkout.done(*twice).record.merged
+    assert checkout.done(*twice).decision.stays
 
 
 def test_without_a_task_in_common_there_is_no_verdict(checkout, model_server):

@@ -35,7 +35,7 @@ def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop):
     merged = checkout.show(BRANCH)
     assert merged.startswith("# All items")
     assert "Kind a:" in merged
-    assert checkout.record(1).merged
+    assert checkout.record(1).decision.stays
     assert checkout.state().step == 2
 
 

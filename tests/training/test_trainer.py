@@ -76,7 +76,7 @@ def test_baseline_of_zero_is_not_measured_again(checkout, model_server):
 
 def test_empty_skill_can_be_trained(workshop):
     checkout = workshop.checkout(skill="")
-    assert checkout.done().record.merged
+    assert checkout.done().decision.stays
     assert checkout.show(BRANCH).strip() == "- Kind a: a number begins with a."
     assert checkout.show(BRANCH, ".skillopt/demo/initial_skill.md") == ""
 
