@@ -9,7 +9,7 @@ from skillopt_ci.environments.api import Division
 from skillopt_ci.integrations import bridge
 from skillopt_ci.rollout.environment import Split
 from skillopt_ci.rollout.solver import Workplace
-from skillopt_ci.scorers.base import GraderError, Score, reaches
+from skillopt_ci.scorers.base import GraderError, Score, reaches, scored
 from skillopt_ci.tasks.task import Task
 
 
@@ -50,8 +50,8 @@ class InspectEnvironment(bridge.BridgeEnvironment[InspectOptions]):
         shared = value / self._read.full_marks if isinstance(value, int | float) else value
         soft = bridge.checked_share(shared, f"the score {name!r}")
         reason = found["explanation"] or f"{name} gave {found['value']!r}"
-        hard = float(reaches(soft, self._read.hard_at))
-        return Score(hard, soft, reason, found["answer"] or str(result.get("response", "")))
+        answer = found["answer"] or str(result.get("response", ""))
+        return scored(reaches(soft, self._read.hard_at), reason, answer, soft=soft)
 
 
 def _number(value: object, key: str) -> object:

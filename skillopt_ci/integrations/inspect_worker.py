@@ -183,8 +183,7 @@ def _told(key: str, sample: Sample) -> dict[str, Any]:
         else [{"role": one.role, "content": one.text} for one in said if one.role in _ROLES]
     )
     if sample.choices:
-        listed = "\n".join(f"- {choice}" for choice in sample.choices)
-        messages.append({"role": "user", "content": f"Choices:\n{listed}"})
+        messages.append({"role": "user", "content": "\n- ".join(["Choices:", *sample.choices])})
     metadata = to_jsonable_python(sample.metadata or {}, fallback=str, inf_nan_mode="null")
     target = [sample.target] if isinstance(sample.target, str) else sample.target
     return {

@@ -5,6 +5,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from glob import glob
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -68,6 +69,7 @@ class OptionsShape(Shape):
     transform_vars: Any = Field(default=None, alias="transformVars")
     rubric_prompt: Any = Field(default=None, alias="rubricPrompt")
     disable_var_expansion: bool = Field(default=False, alias="disableVarExpansion")
+    disable_default: bool = Field(default=False, alias="disableDefaultAsserts")
 
 
 class TestShape(Shape):
@@ -78,6 +80,7 @@ class TestShape(Shape):
     assertions: tuple[AssertionShape, ...] = Field(default=(), alias="assert")
     threshold: float | None = None
     scoring: Any = Field(default=None, alias="assertScoringFunction")
+    prompts: Any = None
     options: OptionsShape = OptionsShape()
     metadata: dict[str, Any] = Field(default_factory=dict)
 
@@ -147,10 +150,10 @@ SUPPORTED = (
 
 
 def _refuse_code(shape: Shape, where: str) -> None:
-    """Refuse programs, and prompts of promptfoo's own, which would change what is graded."""
+    """Refuse what would change what is asked or graded: programs, and choices of prompts."""
     given = shape.model_dump(by_alias=True, exclude_none=True).keys()
     code = ("transform", "postprocess", "transformVars", "rubricPrompt", "assertScoringFunction")
-    for name in filter(given.__contains__, code):
+    for name in filter(given.__contains__, (*code, "prompts")):
         raise _Unsupported(f"{where}{name} is not supported")
 
 
@@ -257,7 +260,11 @@ def read_tests(file: Path) -> tuple[Task, ...]:
     if config.scenarios:
         raise UsageError(f"{file}: scenarios are not supported; write them out as tests")
     prompts = [text for prompt in config.prompts for text in _prompts(prompt, file.parent)]
-    tests = [test for given in config.tests for test in _tests(given, file.parent)]
+    tests = [
+        test
+        for given in config.tests
+        for test in ([given] if isinstance(given, TestShape) else _tests(given, file.parent))
+    ]
     found: list[Task] = []
     for number, test in enumerate((_with(config.default, test) for test in tests), 1):
         where = f"{file}: test {number}"
@@ -267,6 +274,8 @@ def read_tests(file: Path) -> tuple[Task, ...]:
             found += [*_of_test(number, prompts, test, file)]
         except _Unsupported as why:
             logging.getLogger(__name__).warning("%s is left out: %s", where, why)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error.message}") from error
     if not found:
         raise UsageError(f"{file}: there is no test that can be graded here")
     return tuple(found)
@@ -275,7 +284,7 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     _refuse_code(test, "")
     _refuse_code(test.options, "options.")
-    choices = [*_choices(f"{file}: test {number}", test, file.parent)]
+    choices = [*_choices(test, file.parent)]
     for variant, chosen in enumerate(choices, 1):
         for place, prompt in enumerate(prompts, 1):
             which = f"-vars-{variant}" if len(choices) > 1 else ""
@@ -322,19 +331,20 @@ def _filled(assertion: AssertionShape, chosen: Mapping[str, Any], folder: Path) 
 
 def _with(default: TestShape, test: TestShape) -> TestShape:
     options = {key: getattr(test.options, key) for key in test.options.model_fields_set}
+    single = ("threshold", "scoring", "prompts")
+    inherited = () if test.options.disable_default else default.assertions
     return test.model_copy(
         update={
             "vars": {**default.vars, **test.vars},
-            "assertions": (*default.assertions, *test.assertions),
-            "threshold": default.threshold if test.threshold is None else test.threshold,
-            "scoring": default.scoring if test.scoring is None else test.scoring,
+            "assertions": (*inherited, *test.assertions),
+            **{key: getattr(default, key) for key in single if getattr(test, key) is None},
             "options": default.options.model_copy(update=options),
             "metadata": {**default.metadata, **test.metadata},
         }
     )
 
 
-def _choices(where: str, test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
+def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
     spread = {
         name: [_value(one, folder) for one in value]
         if isinstance(value, list) and not test.options.disable_var_expansion
@@ -344,8 +354,7 @@ def _choices(where: str, test: TestShape, folder: Path) -> Iterator[dict[str, An
     if (number := math.prod(map(len, spread.values()))) > _MOST_CHOICES:
         lists = ", ".join(name for name, values in spread.items() if len(values) > 1)
         raise UsageError(
-            f"{where}: the lists of the variables {lists} make {number:,} tasks, more than "
-            f"{_MOST_CHOICES:,}"
+            f"the lists of the variables {lists} make {number:,} tasks, more than {_MOST_CHOICES:,}"
         )
     for values in product(*spread.values()):
         chosen = {
@@ -355,7 +364,7 @@ def _choices(where: str, test: TestShape, folder: Path) -> Iterator[dict[str, An
         # values may name others, which may name others in turn
         for _ in range(5):
             chosen = {
-                name: _with_others(value, chosen, f"{where}: the variable {name!r}")
+                name: _with_others(value, chosen, f"the variable {name!r}")
                 for name, value in chosen.items()
             }
         yield chosen
@@ -377,13 +386,8 @@ def _value(value: Any, folder: Path) -> Any:
     return _data(path) if path.suffix in {".yaml", ".yml", ".json"} else user_text(path)
 
 
-def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
-    if isinstance(given, TestShape):
-        yield given
-        return
-    pattern = folder / given.removeprefix(FILE)
-    for found in sorted(pattern.parent.glob(pattern.name)) or [pattern]:
-        path = _path(str(found), folder)
+def _tests(name: str, folder: Path) -> Iterator[TestShape]:
+    for path in _paths(name, folder) or [_path(name, folder)]:
         if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
             raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
         for number, one in enumerate(_listed(_data(path)), 1):
@@ -391,16 +395,25 @@ def _tests(given: str | TestShape, folder: Path) -> Iterator[TestShape]:
 
 
 def _prompts(name: str, folder: Path) -> Iterator[str]:
-    if not name.startswith(FILE):
+    # As in promptfoo, a file's name needs no prefix, since no text is likely to equal it.
+    if not (paths := _paths(name, folder)) and not name.startswith(FILE):
         yield name
         return
-    path = _path(name, folder)
-    if path.suffix in {".yaml", ".yml"}:
-        yield json.dumps(_data(path), ensure_ascii=False)
-    elif path.suffix == ".txt":
-        yield from filter(None, map(str.strip, re.split(r"(?m)^---\s*$", user_text(path))))
-    else:
-        yield user_text(path)
+    for path in paths or [_path(name, folder)]:
+        if path.suffix in {".csv", ".jsonl"}:
+            raise UsageError(f"{path}: prompts are read from .txt, .md, .j2, .json and .yaml files")
+        if path.suffix in {".yaml", ".yml"}:
+            yield json.dumps(_data(path), ensure_ascii=False)
+        elif path.suffix == ".txt":
+            yield from filter(None, map(str.strip, re.split(r"(?m)^---\s*$", user_text(path))))
+        else:
+            yield user_text(path)
+
+
+def _paths(value: str, folder: Path) -> list[Path]:
+    """The files that match ``value``."""
+    found = sorted(glob(value.removeprefix(FILE), root_dir=folder, recursive=True))  # noqa: PTH207
+    return [_path(one, folder) for one in found if (folder / one).is_file()]
 
 
 def _path(value: str, folder: Path) -> Path:

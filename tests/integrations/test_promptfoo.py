@@ -119,7 +119,10 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path):
     ]
     first, last = (yaml.safe_load(found[n].reference_text) for n in (0, -1))
     assert [one["value"] for one in last] == ["x", "c"]
-    assert first == [{"type": "contains", "value": "x"}]
+    assert first == default["assert"]
+    tests[1]["options"] = {"disableDefaultAsserts": True}
+    alone = read_tests(write(tmp_path, tests=tests, defaultTest=default))[-1]
+    assert yaml.safe_load(alone.reference_text) == last[1:]
     half = graded(found[-1], "c alone")
     assert (half.hard, half.soft) == (1, 0.5)
 
@@ -159,7 +162,7 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
     assert dated.metadata["vars"]["day"] == "2026-01-01"
     file = write(
         tmp_path,
-        prompts=["file://p.txt", {"raw": "file://chat.json", "label": "chat"}],
+        prompts=["p.txt", {"raw": "file://c*.json", "label": "chat"}],
         tests=["file://te*.yaml", "file://more.jsonl"],
     )
     found = read_tests(file)
@@ -171,6 +174,7 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
 
 
 OK = [{"type": "contains", "value": "x"}]
+ESCAPE = "{{ 'a'.__class__.__mro__[1].__subclasses__() }}"
 CYCLE = {"a": "{{ b }}" * 9, "b": "{{ a }}" * 9 + "x" * 99}
 MANY = {name: list(range(11)) for name in "abcd"}
 PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
@@ -183,8 +187,10 @@ PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
         ({"tests": [{"assert": OK, "vars": {"q": "file://q.js"}}]}, "that a program makes"),
         ({"tests": [{"assert": OK}], "prompts": ["file://p.py"]}, "that a program makes"),
         ({"tests": [{"assert": OK, "vars": {"q": "file:///etc/hosts"}}]}, "not a file of the repo"),
-        ({"tests": [{"assert": OK}], "prompts": ["{{ q"]}, "cannot be rendered"),
-        ({"tests": [{"assert": OK}], "prompts": ["{{ 1 / 0 }}"]}, "cannot be rendered"),
+        ({"tests": [{"assert": OK}], "prompts": ["{{ q"]}, "test 1: the template '{{ q' cannot"),
+        ({"tests": [{"assert": OK}], "prompts": ["torn.jsonl"]}, "prompts are read from .txt"),
+        ({"tests": [{"assert": OK}], "prompts": ["{{ 1 / 0 }}"]}, "yaml: test 1: the template"),
+        ({"tests": [{"assert": OK}], "prompts": [ESCAPE]}, "object is unsafe"),
         ({"tests": "file://tests.csv"}, "tests are read from .yaml"),
         ({"tests": "file://torn.jsonl"}, "torn.jsonl: Expecting value: line 2"),
         ({"tests": [{"assert": [{**OK[0], "threshold": float("nan")}]}]}, "a finite number"),
@@ -228,6 +234,7 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
         ({"assert": OK, "options": {"transform": "x"}}, "options.transform"),
         ({"assert": OK, "options": {"postprocess": "x"}}, "options.postprocess"),
         ({"assert": OK, "assertScoringFunction": "file://x.py"}, "assertScoringFunction is"),
+        ({"assert": OK, "prompts": ["chat"]}, "prompts is not supported"),
         ({"assert": [{"type": "llm-rubric"}]}, "llm-rubric has no value"),
     ],
 )  # fmt: skip
@@ -257,12 +264,6 @@ def test_lists_and_mappings_are_written_as_nunjucks_writes_them(tmp_path):
     asked = 'a,,true,1,2.5 [object Object] ["a",null,true,[1,2.5]] {\n "ü": 1\n} line'
     assert task.messages[0].content == asked
     assert graded(task, asked).hard
-
-
-def test_templates_cannot_reach_the_program(tmp_path):
-    escape = "{{ q.__class__.__mro__[1].__subclasses__() }}"
-    with pytest.raises(UsageError, match="cannot be rendered"):
-        read_tests(write(tmp_path, prompts=[escape], tests=[{"assert": OK, "vars": {"q": "a"}}]))
 
 
 def test_an_environment_of_tests(tmp_path, opened):

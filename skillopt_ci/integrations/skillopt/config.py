@@ -243,10 +243,9 @@ def _flat_home(name: str) -> _Key | None:
 
 def _remark(section: str, name: str, node: Node) -> str:
     if name.endswith("api_key"):
-        variable = name.upper().replace("AZURE_API", "AZURE_OPENAI_API")
         return (
             "a key does not belong in a file; remove the line and put the key into the "
-            f"environment variable {variable}"
+            f"environment variable {name.upper().replace('AZURE_API', 'AZURE_OPENAI_API')}"
         )
     without_effect = _WITHOUT_COUNTERPART.get(section, {})
     if name in _KEYS[section] or node.value in without_effect.get(name, ()):
