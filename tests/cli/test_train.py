@@ -346,7 +346,9 @@ def test_an_unknown_cost_is_null_and_a_step_without_a_candidate_has_no_score(out
     record = outcome.record.model_copy(update={"usage": Usage(calls=3, cost_usd=None)})
     assert outcome_json(replace(outcome, record=record))["cost_usd"] is None
     nothing = {"action": "skip_no_patches", "score_after": None, "measurement": None}
-    empty = replace(outcome, decision=outcome.decision.model_copy(update=nothing))
+    skipped = outcome.decision.model_copy(update=nothing)
+    record = outcome.record.model_copy(update={"decision": skipped})
+    empty = replace(outcome, record=record, decision=skipped)
     assert outcome_json(empty)["score_after"] is None
     assert summary(empty).endswith(": nothing proposed")
 
