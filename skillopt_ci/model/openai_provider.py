@@ -73,14 +73,13 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
     completion = providers.parsed(body)
     choice = next(iter(completion.each("choices")), JsonObject())
     message, failure = choice.at("message"), completion.at("base_resp")
-    said_nothing = not (message.get("content") or message.get("tool_calls"))
-    if said_nothing and (code := failure.number("status_code")):
-        kind = "content_filter" if code in _SENSITIVE else str(code)
-        said = f"{failure.text('status_msg')} ({code})"
-        return ServerError(_STATUS_OF.get(code, 502), said, code=kind)
     # Some servers do not separate the model's thoughts but put them before the answer.
     text = _THOUGHTS.sub("", message.words("content"), count=1) or message.text("refusal")
     usage = providers.usage_of(completion.at("usage"), request, text)
+    if (code := failure.number("status_code")) and not (text or message.get("tool_calls")):
+        kind = "content_filter" if code in _SENSITIVE else str(code)
+        said = f"{failure.text('status_msg')} ({code})"
+        return ServerError(_STATUS_OF.get(code, 502), said, kind, usage=usage)
     if not message and not choice.get("finish_reason"):
         return told_error(completion, "choices", usage)
     finish = choice.text("finish_reason") or "stop"
@@ -166,7 +165,7 @@ def read_response(body: bytes, request: ChatRequest, config: ModelRole) -> ChatR
     parts = (part for item in of_type.get("message", ()) for part in item.each("content"))
     text = "".join(part.text("text") or part.text("refusal") for part in parts)
     usage = providers.usage_of(response.at("usage"), request, text)
-    if code := error.text("code"):
+    if (code := error.text("code")) and not code.isdigit():  # proxies write a status
         return ServerError(_FAULTS.get(code, 400), error.text("message"), code, usage=usage)
     if error or not isinstance(response.get("output"), list):
         return told_error(response, "output", usage)

@@ -152,19 +152,19 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     said_tokens = told.number("completion_tokens", "output_tokens")
     # DeepSeek, and Moonshot and Together, say it beside the other counts.
     beside = told.number("prompt_cache_hit_tokens", "cached_tokens")
-    cached = asked.number("cached_tokens") or beside or read
-    cost = told.money("cost") or 0.0
+    cost = told.money("cost")
     if told.get("is_byok") is True:  # OpenRouter's own share; the key's provider charges the rest
-        cost += told.at("cost_details").money("upstream_inference_cost") or 0.0
+        cost = (cost or 0.0) + (told.at("cost_details").money("upstream_inference_cost") or 0.0)
     return Usage(
         calls=1,
         prompt_tokens=prompt,
         # Gemini and xAI count reasoning only in the total.
         completion_tokens=max(said_tokens, told.number("total_tokens") - prompt),
-        cached_tokens=cached,
+        cached_tokens=asked.number("cached_tokens") or beside or read,
         cache_write_tokens=asked.number("cache_write_tokens") or written,
         reasoning_tokens=said.number("reasoning_tokens", "thinking_tokens"),
-        cost_usd=cost or None,
+        # OpenRouter charges nothing for an empty answer; servers without prices always say 0.
+        cost_usd=cost if cost or not said_tokens else None,
     )
 
 

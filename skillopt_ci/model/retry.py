@@ -75,9 +75,8 @@ def _now() -> float:
 class TransientFailure(InfrastructureError):
     """One try failed for a reason that may pass.
 
-    ``retry_after`` is the wait that the server asks for, in seconds; ``unreachable``: no connection
-    was made. If the last try fails like this, ``reply`` is the answer. A ``usage`` that is not
-    estimated was billed.
+    ``retry_after``: seconds that the server asks for; ``unreachable``: no connection was made. If
+    the last try fails like this, ``reply`` is the answer. A ``usage`` was billed unless estimated.
     """
 
     def __init__(

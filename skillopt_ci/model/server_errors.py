@@ -117,15 +117,18 @@ class ServerError:
             )
         if self.status == 407:  # noqa: PLR2004
             return TransientFailure(f"the proxy failed: {said}", unreachable=True)
-        # Azure's endpoints wrap any error of the model into a 424.
-        if self._is(_RETRIED) or self.status in (_PASSING - {424} if self.too_long else _PASSING):
+        filtered = self._is(_FILTERED, _FILTERED_WORDS)
+        # Azure's endpoints wrap any error of the model into a 424, also one that the prompt causes.
+        wrapped = self.status == 424 and (filtered or self.too_long)  # noqa: PLR2004
+        if self._is(_RETRIED) or (self.status in _PASSING and not wrapped):
             busy = self.status in {429, 503, 529}
             wait = wait_in_words(message) if self.retry_after is None else self.retry_after
             return TransientFailure(said, retry_after=wait, overloaded=busy, usage=self.usage)
-        if self._is(_FILTERED, _FILTERED_WORDS):
-            return ModelRefusal(f"The content filter refused the prompt: {message}")
+        paid = self.usage if self.usage and not self.usage.estimated else Usage(calls=1)
+        if filtered:
+            return ModelRefusal(f"The content filter refused the prompt: {message}", usage=paid)
         if self.too_long:
-            return ModelRefusal(f"The prompt is too long for the model: {message}")
+            return ModelRefusal(f"The prompt is too long for the model: {message}", usage=paid)
         refused = {401} if is_page else {401, 403}
         if self.status in refused or _BAD_KEY_WORDS.search(message):
             return _key_refused(said, section, config)
@@ -215,10 +218,10 @@ def _said(error: JsonObject) -> str:
 
 
 def server_error(error: Any, secrets: Collection[str]) -> ServerError:
-    # OpenAI's library unwraps the `error` key, even of a null; Anthropic's does not. Google wraps
-    # its error in a list.
-    body = error.body or error.response.text
-    found = body[0] if isinstance(body, list) else body
+    # OpenAI's library unwraps the `error` key, even of a null, beside which the body tells more;
+    # Anthropic's does not. Google wraps its error in a list.
+    body = error.body or json.loads(error.response.text.strip() or "null")
+    found = body[0] if isinstance(body, list) and body else body
     fields = JsonObject(found if isinstance(found, Mapping) else {"message": found})
     fields = fields.at("error") or fields
     whole = json.dumps(body, default=str) if body else ""

@@ -357,8 +357,9 @@ def test_a_server_s_wish_to_wait_is_heard(api, family):
 def test_a_wish_in_the_body_of_an_error_is_heard(api):
     wish = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}
     error = {"code": 429, "message": "Quota exceeded.", "details": [wish]}
-    for body in ([{"error": error}], {"error": None, "message": "Try again in 34s"}):
-        api.will(body, 429)
+    told = {"message": "Try again in 34s", "code": "rate_limit_exceeded"}
+    for body in ([{"error": error}], *({"error": one, **told} for one in (None, False, "", {}))):
+        api.will(body, 429 if isinstance(body, list) else 400)
         with pytest.raises(ModelUnavailable) as caught:
             ask(role(api, FAMILIES[0]), request())
         assert caught.value.__cause__.retry_after == 34
@@ -441,11 +442,8 @@ def test_an_answer_cut_at_the_limit_says_so(api, family):
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        ("server_error", ModelUnavailable),
-        ("rate_limit_exceeded", ModelUnavailable),
-        ("invalid_prompt", ModelRefusal),
-        ("image_too_large", ModelSetupError),
-        *(("", ModelUnavailable), (None, ModelUnavailable)),
+        *((code, ModelUnavailable) for code in ("server_error", "rate_limit_exceeded", "", None)),
+        *(("invalid_prompt", ModelRefusal), ("image_too_large", ModelSetupError)),
     ],
 )
 def test_a_response_that_failed_or_goes_on_is_an_error(api, code, outcome):
@@ -455,8 +453,9 @@ def test_a_response_that_failed_or_goes_on_is_an_error(api, code, outcome):
     api.will({**said, "usage": PAID})
     with pytest.raises(outcome) as caught:
         ask(role(api, FAMILIES[1]), request())
-    if outcome is ModelUnavailable:
+    if outcome is not ModelSetupError:
         assert types.billed(caught.value).prompt_tokens == 7
+    if outcome is ModelUnavailable:
         assert caught.value.__cause__.retry_after == (20 if code else None)
 
 

@@ -43,7 +43,7 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
         (400, "InvalidParameter: Range of input length should be [1, 8]", ""),
         (400, "The decoder prompt (length 9) is longer than the maximum model length of 8.", ""),
         (400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", ""),
-        *((413, "", ""), (424, "maximum context length is 8192 tokens", "")),
+        *((413, "", ""), (424, "prompt is too long", ""), (424, "busy", "content_filter")),
     ],
 )
 def test_what_the_prompt_causes_is_a_refusal(status, message, code):
@@ -220,7 +220,7 @@ def read(ask: Any, content: bytes) -> ChatReply:
         ({"cached_tokens": 60}, 150, 60, None),
         ({"prompt_tokens_details": None, "prompt_cache_hit_tokens": None}, 150, 0, None),
         ({"cost": 0.0125}, 150, 0, 0.0125),
-        ({"cost": 0}, 150, 0, None),
+        *(({"cost": 0}, 150, 0, None), ({"completion_tokens": 0, "cost": 0}, 100, 0, 0)),
         ({"cost": 0.5, "cost_details": {"upstream_inference_cost": 0.5}}, 150, 0, 0.5),
         ({"cost": 1, "is_byok": True, "cost_details": {"upstream_inference_cost": 2}}, 150, 0, 3),
         # Gemini and xAI count reasoning in the total alone, LiteLLM the cache also in the prompt.
@@ -293,11 +293,13 @@ def test_no_answer_may_pass_and_is_an_empty_one_in_the_end_if_it_was_billed(ask,
 )
 def test_minimax_says_its_errors_with_status_200(ask, code, status, kind):
     told = {"choices": None, "base_resp": {"status_code": code, "status_msg": "why"}}
-    answer = read_reply(json.dumps(told).encode(), ask(), CONFIG)
+    paid = {"usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+    answer = read_reply(json.dumps(told | paid).encode(), ask(), CONFIG)
     assert (answer.status, answer.code, answer.message) == (status, kind, f"why ({code})")
+    assert answer.usage.tokens == 10
 
 
-@pytest.mark.parametrize("content", [None, "", []])
+@pytest.mark.parametrize("content", [None, "", [], "<think>so</think>"])
 def test_minimax_error_beside_an_empty_message_is_an_error(ask, content):
     choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
     told = {"choices": [choice], "base_resp": {"status_code": 1004, "status_msg": "login fail"}}
@@ -317,7 +319,7 @@ def test_an_error_that_is_a_text_is_told(ask, reader, key):
     ("reader", "fields", "status"),
     [
         *((read_reply, {"code": code}, int(code)) for code in (429, "401")),
-        (read_reply, {"code": "a"}, 502),
+        *((read_reply, {"code": "a"}, 502), (read_response, {"code": 429}, 429)),
         *((one, {"type": "overloaded_error"}, 529) for one in (read_reply, read_response)),
         (read_message, {"type": "authentication_error"}, 401),
         (read_message, {"type": "api_error"}, 502),
