@@ -346,8 +346,8 @@ def _evaluate(job: Job, pull: Evaluate) -> JobOutcome:
     # Configuration, tasks and scorers must not come from the change that they judge. Reads the raw
     # object, because a shallow clone hides the parents of the merge that GitHub checks out.
     git = Git(job.folder)
-    head = git.attempt("rev-parse", "HEAD").text
-    commit = git.attempt("cat-file", "-p", "HEAD").text
+    head = git.run("rev-parse", "HEAD").text
+    commit = git.run("cat-file", "-p", "HEAD").text
     if pull.head_sha == head or f"parent {pull.head_sha}" in commit:
         raise UsageError(
             f"the checkout has pull request #{pull.number} in it; evaluate it from base",

@@ -123,7 +123,8 @@ def _merged(client: Client, run: Run, base: str, before: str, head: str) -> tupl
     with scratch_folder("merge") as place:
         for name, text in texts.items():
             Path(place, name).write_bytes(text.encode())
-        done = run.ledger.git.attempt("merge-file", "-p", *(f"{place}/{name}" for name in texts))
+        names = (f"{place}/{name}" for name in texts)
+        done = run.ledger.git.run("merge-file", "-p", *names, most=255)
     # git does not merge what has a NUL character: for git, that is a binary file
     why = "has a NUL character" if "\0" in after else "conflicts with base: update the branch"
     return done.stdout.decode(), f"{run.skill_path} {why}" if done.status else ""

@@ -177,7 +177,7 @@ class Git:
                     stdout, stderr = process.communicate(stdin, timeout=seconds)
                 except subprocess.TimeoutExpired:
                     process.terminate()
-                    return Exited(process.wait(), b"", f"no answer within {seconds:g} seconds")
+                    return Exited(process.wait(), b"", f"timed out after {seconds:g} seconds")
         except OSError as error:
             raise _cannot_start(error) from error
         # what ends all processes of a job or terminal: of our own signal, asyncio tells us later

@@ -92,7 +92,7 @@ _FAILURES: tuple[_Cause, ...] = (
         "Set GIT_SSL_CAINFO (or git's http.sslCAInfo) to a file with your certificate authority.",
     ),
     _Cause(
-        r"could not resolve|failed to connect|couldn't connect|timed out|too slow|unreachable"
+        r"could not resolve|(failed to|couldn't) connect|broken pipe|timed out|too slow|unreachable"
         r"|connection (refused|reset|closed)|no route to host|unexpected disconnect|early eof"
         r"|hung up unexpectedly|expected (flush|'pack)|error: 5\d\d|\bssl\b|\btls\b|certificate",
         "the network or the server failed",

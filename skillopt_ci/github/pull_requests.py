@@ -253,8 +253,7 @@ def _create(client: Client, wanted: WantedPullRequest) -> KeptPullRequest:
 
 def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> KeptPullRequest:
     """Set what differs from ``wanted``; what GitHub refuses of it becomes a note."""
-    known, notes = {label.name for label in pull.labels}, list[str]()
-    missing = [label for label in wanted.labels if label not in known]
+    notes = list[str]()
     if pull.base.ref != wanted.base:  # a person may have chosen it
         told = f"#{pull.number} asks to merge into {pull.base.ref}, but training follows "
         notes.append(f"{told}{wanted.base}: change the pull request's base, or `git.base`.")
@@ -267,7 +266,7 @@ def _update(client: Client, pull: PullRequest, wanted: WantedPullRequest) -> Kep
         if pull.draft and not wanted.draft and "convert_to_draft" not in _history(client, pull):
             with asking(f"mark #{pull.number} as ready for review", _WRITE):
                 pull.mark_ready_for_review()
-    if missing:
+    if missing := sorted({*wanted.labels} - {label.name for label in pull.labels}):
         with noting(notes), asking(f"label #{pull.number}", _WRITE):
             client.send("POST", f"/issues/{pull.number}/labels", {"labels": missing})
     return KeptPullRequest(pull.number, notes=tuple(notes))

@@ -42,7 +42,7 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
         yield _line(is_set, f"the secret {key} is set", f"gh secret set {key}")
     candidates = (f"skillopt-candidate/{run}", _STOPPING | {"deletion"})  # each step deletes it
     for branch, stopping in ((f"skillopt/{run}", _STOPPING), candidates):
-        guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}?per_page=100")
+        guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}", pages=True)
         if guards is None:
             yield "warning", f"rules that guard {branch}: this token may not see them"
         elif stopped := sorted(stopping & {each["type"] for each in guards}):
@@ -64,7 +64,7 @@ def _line(holds: bool | None, what: str, remedy: str) -> Line:
     return ("ok", what) if holds else ("error", f"{what}: no. To fix it: {remedy}")
 
 
-def _seen(client: Client, path: str) -> Any:
+def _seen(client: Client, path: str, *, pages: bool = False) -> Any:
     with suppress(Refused), asking(f"show {path}"):
-        return client.send("GET", path)
+        return list(client.listing(path)) if pages else client.send("GET", path)
     return None

@@ -245,8 +245,10 @@ def test_a_checkout_of_the_head_does_not_judge_itself(job, desk, merged):
     if merged:
         git.run("checkout", "--quiet", "main")
         git.run("merge", "--quiet", "--no-ff", "--message", "Merge", "better")
-    with pytest.raises(UsageError, match="evaluate it from base"):
-        perform(job, Evaluate(7, head))
+    for refused in ("evaluate it from base", "rev-parse failed"):
+        with pytest.raises(UsageError, match=refused):
+            perform(job, Evaluate(7, head))
+        git.run("symbolic-ref", "HEAD", "refs/heads/lost")
     assert desk.evaluated == []
 
 

@@ -2,19 +2,21 @@
 
 import os
 import re
+import shutil
 import signal
 
 import pytest
 from action_world import make_job
 from github_server.scene import Scene
 from github_server.state import Hub
+from programs import write_program
 
 from skillopt_ci.action.event import Evaluate
 from skillopt_ci.action.inputs import Inputs
 from skillopt_ci.action.job import JobOutcome
 from skillopt_ci.action.outputs import Outputs
 from skillopt_ci.action.review import review_pull_request
-from skillopt_ci.errors import ExitCode, ModelSetupError
+from skillopt_ci.errors import ExitCode, ModelSetupError, RepositoryError
 from skillopt_ci.github.client import Refused
 from tests.conftest import SKILL, Checkout, Workshop
 
@@ -96,7 +98,7 @@ def test_a_worse_skill_turns_the_check_red_unless_it_never_may(desk):
     assert [*desk.hub.checks.values()][-1]["conclusion"] == "failure"
 
 
-def test_what_base_has_learned_since_counts_as_in_a_merge(desk):
+def test_what_base_has_learned_since_counts_as_in_a_merge(desk, tmp_path, monkeypatch):
     def base(text: str) -> None:
         desk.checkout.commit(SKILL, text)
         desk.checkout.git("push", "--quiet", desk.hub.bare.folder.as_uri(), "main")
@@ -110,6 +112,11 @@ def test_what_base_has_learned_since_counts_as_in_a_merge(desk):
     # what base has by now is not there twice
     base("# All items\n\nFirst.\n")
     assert "skill is the same as at base" in desk.evaluate(apart).report
+    dying = f'case "$*" in *merge-file*) kill -KILL $$;; esac; exec {shutil.which("git")} "$@"'
+    write_program(tmp_path / "git", dying)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(RepositoryError, match=r"signal 9 \(Killed\)"):
+        desk.evaluate(apart)
 
 
 def test_the_same_skill_is_not_paid_for_and_replaces_an_earlier_heads_comment(desk, model_server):
