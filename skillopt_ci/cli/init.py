@@ -80,9 +80,10 @@ def init_command(
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
     # a shell completes paths from here; a name without a folder means no file outside of root
-    if (path := given["skill"]) and not (root / path).exists():
+    if (path := given["skill"]) and (Path(path).is_absolute() or not (root / path).exists()):
         named = Path(os.path.realpath(settings.cwd / path))
-        if root in named.parents or (named.exists() and ("/" in path or named == root)):
+        known = Path(path).is_absolute() or (named.exists() and ("/" in path or named == root))
+        if known or root in named.parents:
             given["skill"] = os.path.relpath(named, root)
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
@@ -103,6 +104,8 @@ def init_command(
         if os.path.normpath(choices.skill) in trained:
             raise UsageError(f"another run trains {choices.skill}", hint="Give another --skill.")
         skill = seen_path(root, choices.skill, repository)
+        if repository and skill.is_relative_to(".."):
+            raise UsageError(f"{choices.skill} is outside of the repository {repository}")
         files = scaffold.scaffold(choices, config.name, skill.parent.name)
         validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
         if not os.path.lexists(root / choices.skill) and unloadable(files[choices.skill], skill):
@@ -119,8 +122,7 @@ def init_command(
         written += scaffold.write_new(place, workflow)
         files |= workflow
         if scaffold.WORKFLOW not in written:
-            known = f"{scaffold.WORKFLOW}, which already existed,"
-            steps.insert(-3, f"See that {known} trains the run of {settings.config} too.")
+            steps.insert(-3, f"Let {scaffold.WORKFLOW} train the run of {settings.config} too.")
         same = replace(settings, run=None).same_run
         steps[-2:] = _github_steps(place, keys, branch, same, pages=pages)
     code = _tell(settings, "", written, files, steps)
@@ -162,21 +164,18 @@ def _workflow(config: Path, place: Path, *, pages: bool) -> tuple[list[str], str
         raise UsageError("--pages is for a configuration with one run", hint=hint)
     models = [load(config, run=name).config.model for name in runs]
     keys = sorted({key for one in models for key in required_variables(one)})
-    folder = PurePosixPath(config.parent.resolve().relative_to(place))
+    file = PurePosixPath(config.parent.resolve().relative_to(place) / config.name)
     # workflows train from the default branch, whatever is checked out here
     refs = ("refs/remotes/origin/HEAD", "HEAD")
     named = [Git(place).attempt("symbolic-ref", "--quiet", "--short", ref).text for ref in refs]
     branch = named[0].removeprefix("origin/") or named[1] or "main"
-    workflow = scaffold.workflow_file(
-        folder / config.name, branch=branch, keys=keys, runs=several, pages=pages
-    )
+    workflow = scaffold.workflow_file(file, branch=branch, keys=keys, runs=several, pages=pages)
     return keys, branch, workflow
 
 
 def run_name(text: str) -> str:
-    rule: TypeAdapter[str] = TypeAdapter(Annotated[str, Config.model_fields["run"]])
     try:
-        return rule.validate_python(text)
+        return TypeAdapter[str](Annotated[str, Config.model_fields["run"]]).validate_python(text)
     except ValidationError:
         raise click.BadParameter(
             f"--run: {text!r} may hold only letters, digits, '.', '_' and '-'"
@@ -452,7 +451,8 @@ def make_repository(target: Path) -> None:
 
 def _where_next(run: str, environ: Mapping[str, str], target: Path) -> Iterator[str]:
     yield f"cd {shlex.quote(str(target))}"
-    if shutil.which("skillopt-ci", path=environ.get("PATH")) is None:
+    # uvx puts the program on its own path only
+    if "UV" in environ or shutil.which("skillopt-ci", path=environ.get("PATH")) is None:
         yield f'export PATH="{Path(sys.executable).parent}:$PATH"'
     for command_line, what in (
         (f"git log --first-parent skillopt/{run}", "each step's evidence"),

@@ -75,8 +75,7 @@ def test_existing_files_are_left_and_listed(tmp_path):
     told = json.loads(init(tmp_path, "--json").stdout)
     assert (told["left"], "skillopt.yaml" in told["written"]) == (["AGENTS.md"], True)
     assert (tmp_path / "AGENTS.md").read_text(encoding="utf-8") == "mine"
-    again = init(tmp_path)
-    assert (again.return_value, "wrote" in again.output) == (3, False)
+    assert (init(tmp_path).return_value, "wrote" in init(tmp_path).output) == (3, False)
     (tmp_path / "skillopt.yaml").rename(tmp_path / "skillopt.yml")
     assert "Use it (--config skillopt.yml)" in str(init(tmp_path).exception)
 
@@ -116,6 +115,7 @@ def test_a_skill_given_as_a_folder_is_its_document_and_may_be_anywhere(tmp_path)
     (tmp_path / "My Notes/SKILL.md").write_text("# Notes\n", encoding="utf-8")
     (tmp_path / "a.md").write_text("# Notes\n", encoding="utf-8")
     places = {"My Notes": "SKILL.md", "./a.md": "../a.md", "a.md": "a.md", "My Notes/b.md": "b.md"}
+    places |= {str(tmp_path / "a.md"): "../a.md", str(tmp_path / "new/c.md"): "../new/c.md"}
     for number, (path, skill) in enumerate(places.items()):
         done = init(tmp_path, "-c", f"My Notes/{number}.yaml", "--skill", path)
         assert (done.return_value, "warning: Agents will skip" in done.stderr) == (0, number == 0)
@@ -128,8 +128,8 @@ def test_a_skill_given_as_a_folder_is_its_document_and_may_be_anywhere(tmp_path)
 )
 def test_a_starter_skill_has_its_folders_name(tmp_path, git, folder, skill, name):
     git(tmp_path, "init")
-    root = tmp_path / folder
-    root.mkdir(parents=True, exist_ok=True)
+    assert "a.md is outside of the" in str(init(tmp_path, "--skill", "../a.md").exception)
+    (root := tmp_path / folder).mkdir(parents=True, exist_ok=True)
     assert "warning" not in init(root, "--skill", skill).stderr
     assert f"\nname: {name}\n" in (root / skill).read_text(encoding="utf-8")
 
@@ -276,7 +276,7 @@ def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path):
     told = init(tmp_path, "--github", "-c", "new/skillopt.yaml").output
     assert not (tmp_path / "new/.github").exists()
     assert "skillopt-ci check --github -c new/skillopt.yaml\n" in told
-    assert "already existed, trains the run of new/skillopt.yaml too." in told
+    assert "Let .github/workflows/skillopt.yml train the run of new/skillopt.yaml too." in told
 
 
 def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path):
@@ -397,14 +397,15 @@ def test_a_whole_run_is_done_and_explained_in_40_lines(cli, tmp_path, monkeypatc
     assert "<html" in report.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("programs", [("git",), ("git", "bwrap")])
+@pytest.mark.parametrize("programs", [("git",), ("git", "bwrap", "skillopt-ci")])
 def test_what_needs_bubblewrap_is_told_to_be_left_out_there(cli, tmp_path, monkeypatch, programs):
     (tmp_path / "bin").mkdir()
     for program in programs:
         (tmp_path / "bin" / program).symlink_to(shutil.which(program) or "/bin/true")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("UV", "uv")  # uvx has the program on a path of its own
     done = cli(tmp_path, "quickstart", "place", *SMALL)
-    assert done.code == 0, done.err
+    assert (done.code, "export PATH" in done.out) == (0, True), done.err
     assert ("left out: training an agent in a sandbox" in done.out) == ("bwrap" not in programs)
 
 
