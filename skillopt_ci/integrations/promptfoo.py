@@ -31,9 +31,13 @@ FILE = "file://"
 _ROLES = ("system", "user", "assistant")
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+#: A text that may be the name of a file or a pattern. A longer one, with more folders than glob can
+#: follow, is a prompt, as are "README", "Why?" and JSON, which glob reads as a set of letters.
+_FILE_NAME = re.compile(r"[^\0\n]{0,400}(?:[*/][^\0\n]{0,400}|\.\w{2,5})")
 _ITEM = re.compile(r"(?:\".*?\"|[^,]+)(?=\s*,|\s*\Z)")
 #: Bounds for a test's variables, whose lists multiply and whose texts may name each other.
 _MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
+Given = TypeVar("Given", bound="Shape")
 
 
 def _listed(value: object) -> list[Any]:
@@ -150,10 +154,10 @@ SUPPORTED = (
 
 
 def _refuse_code(shape: Shape, where: str) -> None:
-    """Refuse what would change what is asked or graded: programs, and choices of prompts."""
+    """Refuse programs, and prompts of promptfoo's own, which would change what is graded."""
     given = shape.model_dump(by_alias=True, exclude_none=True).keys()
     code = ("transform", "postprocess", "transformVars", "rubricPrompt", "assertScoringFunction")
-    for name in filter(given.__contains__, (*code, "prompts")):
+    for name in filter(given.__contains__, code):
         raise _Unsupported(f"{where}{name} is not supported")
 
 
@@ -251,9 +255,6 @@ def rendered(value: Any, values: Mapping[str, Any]) -> Any:
     return value
 
 
-Given = TypeVar("Given", FileShape, TestShape)
-
-
 def read_tests(file: Path) -> tuple[Task, ...]:
     """A task for each pair of prompt and test; warns of tests that no scorer can grade."""
     config = _shaped(FileShape, _data(file), str(file))
@@ -284,6 +285,8 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     _refuse_code(test, "")
     _refuse_code(test.options, "options.")
+    if test.prompts is not None and len(prompts) > 1:
+        raise _Unsupported("prompts is not supported")
     choices = [*_choices(test, file.parent)]
     for variant, chosen in enumerate(choices, 1):
         for place, prompt in enumerate(prompts, 1):
@@ -330,7 +333,6 @@ def _filled(assertion: AssertionShape, chosen: Mapping[str, Any], folder: Path) 
 
 
 def _with(default: TestShape, test: TestShape) -> TestShape:
-    options = {key: getattr(test.options, key) for key in test.options.model_fields_set}
     single = ("threshold", "scoring", "prompts")
     inherited = () if test.options.disable_default else default.assertions
     return test.model_copy(
@@ -338,7 +340,9 @@ def _with(default: TestShape, test: TestShape) -> TestShape:
             "vars": {**default.vars, **test.vars},
             "assertions": (*inherited, *test.assertions),
             **{key: getattr(default, key) for key in single if getattr(test, key) is None},
-            "options": default.options.model_copy(update=options),
+            "options": default.options.model_copy(
+                update=test.options.model_dump(exclude_unset=True)
+            ),
             "metadata": {**default.metadata, **test.metadata},
         }
     )
@@ -363,18 +367,15 @@ def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
         }
         # values may name others, which may name others in turn
         for _ in range(5):
-            chosen = {
-                name: _with_others(value, chosen, f"the variable {name!r}")
-                for name, value in chosen.items()
-            }
+            chosen = {name: _with_others(name, value, chosen) for name, value in chosen.items()}
         yield chosen
 
 
-def _with_others(value: Any, values: Mapping[str, Any], what: str) -> Any:
+def _with_others(name: str, value: Any, values: Mapping[str, Any]) -> Any:
     named = _NAMED.findall(value) if isinstance(value, str) else []
-    if sum(len(_as_text(values.get(name, ""))) for name in named) > _MOST_CHARACTERS:
+    if sum(len(_as_text(values.get(other, ""))) for other in named) > _MOST_CHARACTERS:
         raise UsageError(
-            f"{what} grows beyond {_MOST_CHARACTERS:,} characters, since variables name each other"
+            f"the variable {name!r} grows beyond {_MOST_CHARACTERS:,} characters by naming others"
         )
     return _NAMED.sub(lambda one: _as_text(values.get(one[1], one[0])), value) if named else value
 
@@ -395,7 +396,6 @@ def _tests(name: str, folder: Path) -> Iterator[TestShape]:
 
 
 def _prompts(name: str, folder: Path) -> Iterator[str]:
-    # As in promptfoo, a file's name needs no prefix, since no text is likely to equal it.
     if not (paths := _paths(name, folder)) and not name.startswith(FILE):
         yield name
         return
@@ -411,8 +411,9 @@ def _prompts(name: str, folder: Path) -> Iterator[str]:
 
 
 def _paths(value: str, folder: Path) -> list[Path]:
-    """The files that match ``value``."""
-    found = sorted(glob(value.removeprefix(FILE), root_dir=folder, recursive=True))  # noqa: PTH207
+    """The files that match ``value``, which may have no prefix."""
+    name = value.removeprefix(FILE) if _FILE_NAME.fullmatch(value) else ""
+    found = sorted(glob(name, root_dir=folder, recursive=True))  # noqa: PTH207
     return [_path(one, folder) for one in found if (folder / one).is_file()]
 
 
@@ -438,9 +439,10 @@ def _turns(text: str) -> list[dict[str, Any]]:
         told = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    turns = told if isinstance(told, list) else []
-    chats = all(isinstance(one, dict) and one.get("role") in _ROLES for one in turns)
-    return turns if chats else []
+    chats = isinstance(told, list) and all(
+        isinstance(one, dict) and one.get("role") in _ROLES for one in told
+    )
+    return told if chats else []
 
 
 def _said(content: Any) -> str:

@@ -64,5 +64,5 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) ->
 def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
     checks = {kind: grader.check for kind, grader in GRADERS.items()}
     checks[specs.RubricScorer] = code.check_rubric_task
-    parts = (part for part in specs.parts_of(spec) if type(part) in checks)
-    return next(filter(None, (checks[type(part)](part, task) for part in parts)), None)
+    faults = (checks[type(one)](one, task) for one in specs.parts_of(spec) if type(one) in checks)
+    return next(filter(None, faults), None)

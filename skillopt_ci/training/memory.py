@@ -32,8 +32,7 @@ _INTRODUCTION = (
 
 def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
     """Describe, for a prompt, the steps of ``epoch`` so far and everything people took back."""
-    reverts = (entry for entry in checkout.history if entry.kind == "revert")
-    taken = grouped((entry.step, entry.edit) for entry in reverts)
+    taken = grouped((one.step, one.edit) for one in checkout.history if one.kind == "revert")
     steps = step_records(run, checkout, epoch=epoch)
     read = partial(run.folder.read_step, partial(run.ledger.read, checkout.commit))
     earlier = map(read, sorted(taken.keys() - {one.step for one in steps}))

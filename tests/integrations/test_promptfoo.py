@@ -239,31 +239,35 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
     ],
 )  # fmt: skip
 def test_read_tests_leaves_out_a_test_that_no_scorer_grades(tmp_path, caplog, test, why):
-    found = read_tests(write(tmp_path, tests=[test, {"assert": OK}]))
-    assert [one.id for one in found] == ["test-2"]
+    found = read_tests(write(tmp_path, prompts=["a", "b"], tests=[test, {"assert": OK}]))
+    assert [one.id for one in found] == ["test-2-prompt-1", "test-2-prompt-2"]
     (warning,) = caplog.messages
     assert "test 1 is left out" in warning
     assert why in warning
 
 
-def test_values_are_written_as_javascript_writes_them(tmp_path):
-    values = {"yes": True, "five": 5.0, "none": None, "part": 0.5}
-    shown = "{{yes}} {{five}} [{{none}}] {{part}} {{ 4 / 2 }} {{missing.key}}."
-    test = {"vars": values, "assert": [{"type": "equals", "value": shown}]}
-    (task,) = read_tests(write(tmp_path, prompts=[shown], tests=[test]))
-    assert task.messages[0].content == "true 5 [] 0.5 2 ."
-    assert graded(task, "true 5 [] 0.5 2 .").hard
-
-
-def test_lists_and_mappings_are_written_as_nunjucks_writes_them(tmp_path):
-    values = {"row": {"tags": ["a", None, True, [1, 2.5]], "more": {"ü": 1}}, "block": "line\n"}
-    shown = "{{row.tags}} {{row.more}} {{row.tags | dump}} {{row.more | dump(1)}} {{block}}"
+def test_values_are_written_as_javascript_and_nunjucks_write_them(tmp_path):
+    plain = {"yes": True, "five": 5.0, "none": None, "part": 0.5, "block": "line\n"}
+    values = {**plain, "row": {"tags": ["a", None, True, [1, 2.5]], "more": {"ü": 1}}}
+    shown = (
+        "{{yes}} {{five}} [{{none}}] {{part}} {{ 4 / 2 }} {{missing.key}}. {{block}} {{row.tags}}"
+        " {{row.more}} {{row.tags | dump}} {{row.more | dump(1)}}"
+    )
     checks = [{"type": "contains", "value": "{{row.tags}}"}, {"type": "equals", "value": shown}]
     tests = [{"vars": values, "assert": checks}]
     (task,) = read_tests(write(tmp_path, prompts=[shown], tests=tests))
-    asked = 'a,,true,1,2.5 [object Object] ["a",null,true,[1,2.5]] {\n "ü": 1\n} line'
+    asked = "true 5 [] 0.5 2 . line a,,true,1,2.5 [object Object] "
+    asked += '["a",null,true,[1,2.5]] {\n "ü": 1\n}'
     assert task.messages[0].content == asked
     assert graded(task, asked).hard
+
+
+@pytest.mark.parametrize("text", ["README", "Why?", '["r"]', "* a/b" * 999, "*\0/"])
+def test_texts_that_glob_takes_for_names_are_asked(tmp_path, text):
+    for name in ("README", "Why1", "r"):
+        (tmp_path / name).touch()
+    (task,) = read_tests(write(tmp_path, prompts=[text], tests=[{"assert": OK, "prompts": ["*"]}]))
+    assert task.messages[0].content == text
 
 
 def test_an_environment_of_tests(tmp_path, opened):
@@ -275,6 +279,8 @@ def test_an_environment_of_tests(tmp_path, opened):
         }
         for n in range(8)
     ]
+    with pytest.raises(UsageError, match=r"promptfooconfig\.yaml: cannot be read"):
+        opened({"type": "promptfoo"})
     write(tmp_path, tests=tests)
     found = opened({"type": "promptfoo", "split": "2:1:1"})
     tasks = list(found.tasks("train"))
@@ -285,8 +291,3 @@ def test_an_environment_of_tests(tmp_path, opened):
     assert not found.grades
     whole, half = graded(task, task.references[0]), graded(task, "C")
     assert (whole.hard, whole.soft, half.hard, half.soft) == (1.0, 1.0, 0.0, 0.5)
-
-
-def test_a_missing_file_is_named(tmp_path, opened):
-    with pytest.raises(UsageError, match=r"promptfooconfig\.yaml: cannot be read"):
-        opened({"type": "promptfoo"})
