@@ -306,8 +306,7 @@ class RunView:
     @property
     def unscored(self) -> bool:
         """Whether a person took back a step or changed the skill, and it was not scored since."""
-        edited = bool(self.skill) and sha256(self.skill) != self.state.current.sha256
-        return edited or (bool(self.history) and self.history[-1].kind == "revert")
+        return bool(self.skill) and sha256(self.skill) != self.state.current.sha256
 
     @property
     def improved(self) -> bool:

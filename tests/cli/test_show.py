@@ -163,12 +163,16 @@ def test_a_skill_changed_by_hand_is_measured_first(cli, done):
 
 
 def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
+    path = "skills/ledger/SKILL.md"
+    scored = Checkout(done).show(BRANCH, path)
     assert cli(done, "revert", "1").code == 0
     said = next_said(cli(done, "status", *MORE))
     assert said.startswith("measure the skill again, since a part of it was taken back; then ")
     found = page_evidence(open_reader(Globals({}, done)))
     assert found.versions[-1].label == "changed since, not scored yet"
     assert "the skill was changed since: `step` or `run` scores it again" in build_page(found)
+    Checkout(done).commit(path, scored, branch=BRANCH)  # a person puts it back
+    assert "the skill was changed since" not in cli(done, "status", *MORE).out
 
 
 def next_said(told: Done) -> str:
