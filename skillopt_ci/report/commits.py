@@ -192,7 +192,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
         say.notes_verdict(proposal, decision),
         "" if proposal.changed else _list("Refused by the guard:", say.refusal_lines(proposal)),
         _list("Unusable replies of the optimizer:", say.unusable_lines(proposal)),
-        "" if decision.reused_from is None else f"Not measured again: the same text as {place}.",
+        "" if decision.reused_from is None else f"Measured {place}, not again.",
         f"Used {say.usage_text(record.usage)}.",
         _changed(record.changes),
     )

@@ -109,7 +109,7 @@ def test_a_step_without_a_candidate_has_no_score(make_record, make_decision):
 def test_a_measurement_that_was_reused_says_so(make_record, make_decision):
     for step, place in ((2, "in step 2"), (0, "at the start")):
         text = landed(make_record(decision=make_decision(reused_from=step)))
-        assert f"Not measured again: the same text as {place}." in text.body
+        assert f"Measured {place}, not again." in text.body
     usage = replace(make_record().usage, cost_usd=None)
     text = landed(make_record(usage=usage, decision=make_decision()))
     assert text.trailers["Skillopt-Cost-Usd"] == "unknown"
