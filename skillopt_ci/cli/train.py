@@ -212,7 +212,7 @@ def revert_command(settings: Globals, what: str) -> None:
     """Take back a merged step, given by its number, or a single rule, given by words from it.
 
     One commit undoes the step's or the rule's change of the skill; other rules, later steps and
-    people's changes stay. The optimizer sees what was taken back, and the next step scores the
+    people's changes stay. The optimizer sees what was taken back, and `step` or `run` scores the
     skill first. Exits with 2 if that text has changed since, and with 3 if none of it is left.
     """
     with opened(settings, locked=True) as run:

@@ -40,23 +40,23 @@ def timeline(history: Sequence[HistoryEntry]) -> Iterator[Moment]:
     if not history:
         return
     start, *later = history
-    origin = "initial_skill"
-    now = Moment(start, start.score_after, origin, start.best_score, start.step, origin)
+    score, step, origin = start.score_after, start.step, "initial_skill"
+    now = Moment(start, score, origin, start.best_score, step, origin)
     yield now
     for entry in later:
-        best, score, origin = entry.best_score, now.current_score, now.current_origin
+        best = entry.best_score
         if entry.kind == "measure":
             score = entry.score_after
             if entry.skill_sha256 != now.entry.skill_sha256:
-                origin = "edited_by_hand"
+                step, origin = entry.step, "edited_by_hand"
         elif entry.stays:
-            score, origin = entry.score_after, f"step_{entry.step:04}"
+            score, step, origin = entry.score_after, entry.step, f"step_{entry.step:04}"
             if entry.kind == "slow_update":
                 room = "placeholder_" if entry.epoch == 1 else ""
                 origin = f"slow_update_{room}epoch_{entry.epoch:02}"
         higher = best is not None and now.best_score is not None and best > now.best_score
         fallen = now.entry.kind == "revert" and best == score
         new = entry.action in ("accept_new_best", "promote") or fallen or (higher and best == score)
-        found = (entry.step, origin) if new else (now.best_step, now.best_origin)
+        found = (step, origin) if new else (now.best_step, now.best_origin)
         now = Moment(entry, score, origin, best, *found)
         yield now

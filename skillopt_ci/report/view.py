@@ -151,7 +151,7 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
 def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
     known = decision.reused_from
     place = f"in step {known}" if known else "at the start"
-    reused = "" if known is None else f", as measured {place}: the text was the same"
+    reused = "" if known is None else f", not measured again: the same text as {place}"
     metric = say.with_pessimistic(decision.metric, measured)
     after = score_text(measured.score, measured.n)
     if measured.partial:
@@ -306,8 +306,7 @@ class RunView:
     @property
     def unscored(self) -> bool:
         """Whether a person took back a step or changed the skill, and it was not scored since."""
-        edited = bool(self.skill) and sha256(self.skill) != self.state.current.sha256
-        return edited or (bool(self.history) and self.history[-1].kind == "revert")
+        return bool(self.skill) and sha256(self.skill) != self.state.current.sha256
 
     @property
     def improved(self) -> bool:

@@ -41,10 +41,10 @@ def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
     if checkout.state.step or last_step_of(run, checkout):
         return
     measured = checkout.state.current.measurement
-    unmeasured = f" that were measured ({len(measured.errors)} were not)" if measured.errors else ""
+    unmeasured = f"; {len(measured.errors)} were not measured" if measured.errors else ""
     raise NothingToLearn(
-        f"There is nothing to learn: before any training, all {measured.n} selection tasks"
-        f"{unmeasured} are solved, so no edit can score higher.",
+        f"There is nothing to learn: before any training, all measured selection tasks "
+        f"({measured.n}{unmeasured}) are solved, so no edit can score higher.",
         hint="Put harder tasks into the selection and training sets, grade more strictly, or name "
         "a weaker model.target. To shorten the skill without losing score, set "
         f"evaluation.ties: prefer_shorter.{unused_tasks(run)}",

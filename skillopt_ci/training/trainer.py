@@ -50,7 +50,7 @@ from skillopt_ci.util import pick
 
 Result = TypeVar("Result")
 
-#: The run gives up once this many questions, each asked twice, made the latest steps fail.
+#: The run gives up if the latest steps failed for lack of usable replies to this many questions.
 MOST_UNUSABLE = 3
 
 

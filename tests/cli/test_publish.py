@@ -168,7 +168,7 @@ def test_what_was_taken_back_is_not_merged_by_itself(place):
     run = place.run(3)
     place.publish(run)
     back = run.history[-1].model_copy(update={"kind": "revert"})
-    place.publish(place.run(3, history=(*run.history, back)), merge="auto")
+    place.publish(place.run(3, history=(*run.history, back), skill="# Shorter\n"), merge="auto")
     assert next(iter(place.hub.pulls.values()))["state"] == "open"
     gone = [run.history[0].model_copy(update={"kind": "revert", "step": n}) for n in (1, 2, 3)]
     again = back.model_copy(update={"kind": "measure", "action": "measure"})

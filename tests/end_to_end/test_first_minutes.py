@@ -126,7 +126,7 @@ def test_a_bare_model_solves_everything(checkout, command, model_server, word):
     done = command(checkout, *words)
     assert done.returncode == 3
     assert "stopped: There is nothing to learn" in done.stderr
-    assert "all 8 selection tasks are solved" in done.stderr
+    assert "all measured selection tasks (8) are solved" in done.stderr
     assert "Put harder tasks" in done.stderr
     assert model_server.optimizer_prompts == []
     assert len(model_server.prompts) == 8

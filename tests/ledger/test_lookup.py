@@ -104,7 +104,7 @@ def test_a_run_begins_with_the_initial_skill():
             ("slow_update_placeholder_epoch_01", 0.5),
             BEST_IS_1,
         ),
-        (("measure", 1, "measure", 0.6, 0.6, "b"), ("step_0001", 0.6), ("step_0001", 0.6, 1)),
+        (("measure", 3, "measure", 0.6, 0.6, "b"), ("step_0001", 0.6), ("step_0001", 0.6, 1)),
         (("measure", 1, "measure", 0.3, 0.5, "c"), ("edited_by_hand", 0.3), BEST_IS_1),
     ],
 )

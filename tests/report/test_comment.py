@@ -157,7 +157,7 @@ def test_a_gain_says_how_sure_it_is_and_within_noise_is_not_called_the_best(erro
 def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_one():
     taken = entry(3, kind="revert", action="revert", score_before=None, reason="step 3, by ada")
     run = plain_run(3)
-    run = replace(run, history=(*run.history, taken))
+    run = replace(run, history=(*run.history, taken), skill="new\n")
     assert "step 3" not in learned(run)
     assert title(run).endswith("new, to be scored again, since it was changed")
     assert "0.300 on 40 selection tasks" not in pinned_comment(run, LINKS).split("<details>", 1)[0]

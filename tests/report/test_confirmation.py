@@ -73,10 +73,10 @@ def test_a_comment_and_the_log_have_the_same_word_for_what_cannot_be_told_yet():
 
 def test_a_skill_that_was_changed_since_is_neither_confirmed_nor_refuted():
     taken = entry(4, kind="revert", action="revert")
-    run = run_with(fresh("confirmed"), taken, confirmed="now")
+    run = replace(run_with(fresh("confirmed"), taken, confirmed="now"), skill="# Without it\n")
     assert ("fresh attempts", f"Confirmed after step 3: {GAIN}") in status_rows(run)
     for action in ("refuted", "open"):
-        run = run_with(fresh(action), taken)
+        run = replace(run_with(fresh(action), taken), skill="# Without it\n")
         assert (run.claim, run.refuted) == (f"{PROVISIONAL} step 1, step 3", False)
     assert replace(run, history=plain_run(41).history).claim.endswith("step 15 and 13 more")
 
