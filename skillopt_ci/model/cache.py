@@ -90,7 +90,6 @@ def sha256_of(facts: Mapping[str, object]) -> str:
 
 _SCHEMA = 1
 _BUSY_SECONDS = 60.0
-_POLL_SECONDS = 0.05
 _PREPARED = f"PRAGMA user_version = {_SCHEMA}; PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -191,7 +190,7 @@ class CacheFile:
             except _LockedFile:
                 if time.monotonic() > give_up:
                     raise
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(0.05)
 
     def is_paid_by(self, scope: str, key: str, paid_by: str) -> bool:
         """Whether ``scope`` is the payer; an unclaimed row becomes its own."""
@@ -209,6 +208,7 @@ class CacheFile:
         return paid
 
     def scopes(self, run: str) -> set[str]:
+        """The scopes of ``run`` that paid for something."""
         query = f"SELECT DISTINCT paid_by FROM {self._paid}"  # noqa: S608
         return {name for (name,) in self._execute(query).fetchall() if name.startswith(f"{run}/")}
 
