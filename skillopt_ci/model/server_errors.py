@@ -118,7 +118,8 @@ class ServerError:
         if self.status == 407:  # noqa: PLR2004
             return TransientFailure(f"the proxy failed: {said}", unreachable=True)
         # Azure's endpoints wrap any error of the model into a 424.
-        if self._is(_RETRIED) or self.status in (_PASSING - {424} if self.too_long else _PASSING):
+        passing = _PASSING - {424} if self.too_long else _PASSING
+        if self._is(_RETRIED) or self.status in passing:
             busy = self.status in {429, 503, 529}
             wait = wait_in_words(message) if self.retry_after is None else self.retry_after
             return TransientFailure(said, retry_after=wait, overloaded=busy, usage=self.usage)

@@ -64,5 +64,7 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) ->
 def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
     checks = {kind: grader.check for kind, grader in GRADERS.items()}
     checks[specs.RubricScorer] = code.check_rubric_task
-    parts = (part for part in specs.parts_of(spec) if type(part) in checks)
-    return next(filter(None, (checks[type(part)](part, task) for part in parts)), None)
+    for part in specs.parts_of(spec):
+        if (check := checks.get(type(part))) and (fault := check(part, task)):
+            return fault
+    return None
