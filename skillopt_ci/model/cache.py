@@ -91,7 +91,6 @@ def sha256_of(facts: Mapping[str, object]) -> str:
 _SCHEMA = 1
 _BUSY_SECONDS = 60.0
 _PREPARED = f"PRAGMA user_version = {_SCHEMA}; PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}"
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class _UnusableFile(Exception):
@@ -112,7 +111,7 @@ def _open(path: Path, tables: str, patience: float) -> sqlite3.Connection:
         connection.close()
         # Some codes have extended variants; the low byte is the primary code.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGED:
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise _UnusableFile(f"is damaged ({error})") from error
         if code == sqlite3.SQLITE_BUSY:
             raise Timeout(str(path)) from error
