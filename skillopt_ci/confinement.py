@@ -66,7 +66,6 @@ _RUNNER_FILES = tuple(
 )
 #: How deep below the workspace to look for checkouts.
 _DEPTH = 3
-_PATIENCE = 60
 #: bubblewrap reports a signal as an exit status: this number plus the signal's.
 _KILLED, _SIGNALS = 128, 64
 
@@ -320,7 +319,7 @@ def _fault(tried: Confinement, root: Path, environ: Mapping[str, str]) -> str:
                 check=False,
                 cwd="/",
                 env=variables,
-                timeout=_PATIENCE,
+                timeout=60,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)

@@ -37,7 +37,6 @@ from skillopt_ci.liveness import Scratch, scratch_folder
 from skillopt_ci.program import kill, kill_tree
 from skillopt_ci.util import last_line, lasting_import
 
-_TAIL_BYTES = 2000
 #: Most bytes read from a fork's files, which may hold anything.
 _RESULT_BYTES = 200_000_000
 _CHUNK = 65536
@@ -189,7 +188,7 @@ class Worker:
 def _result(folder: int) -> dict[str, Any]:
     text = _written(folder, "result.json")
     if not text:
-        said = " ".join(_written(folder, "output.txt")[-_TAIL_BYTES:].split()[-40:])
+        said = " ".join(_written(folder, "output.txt")[-2000:].split()[-40:])
         raise EnvironmentFailure(
             f"the attempt's process ended without a result: {said}".rstrip(": ")
         )

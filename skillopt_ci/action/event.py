@@ -172,7 +172,7 @@ class Conclude:
     head_sha: str
     conclusion: Literal["success", "neutral"] | None
     reason: str
-    #: As for an evaluation.
+    #: As in :class:`Evaluate`.
     again: bool = False
     #: The pull request, if it does not change the skill: no earlier evaluation counts any more.
     untouched: int | None = None

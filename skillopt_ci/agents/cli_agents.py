@@ -32,7 +32,6 @@ MOST_ARGUMENT_BYTES = 131_000
 
 #: A longer stream loses its middle.
 _OUTPUT_BYTES = 16_000_000
-_TRACE_CHARS = 40_000
 #: The program is stopped this long before the attempt ends, to leave time to read its output.
 _MARGIN_SECONDS = 5.0
 
@@ -128,7 +127,6 @@ AGENTS: Mapping[str, AgentFacts] = {
     "command": AgentFacts(),
 }
 
-_SHOWN = 500
 _BROKEN_STREAM = re.compile(r"stream disconnected", re.IGNORECASE)
 #: What the agent says on standard error about retrying its server.
 _WAITING = re.compile(r"Attempt \d+ failed(?: with status \d+)?\.[^\n]*")
@@ -209,7 +207,7 @@ def agent_failure(
     ``silent``: its stream would show answers but has none, so neither model nor skill is the cause.
     ``keys``: the variables that may hold its key, if none is set.
     """
-    said = " ".join(told.split())[-_SHOWN:] or "it said nothing"
+    said = " ".join(told.split())[-500:] or "it said nothing"
     if status in CANNOT_RUN and not worked:
         return ModelSetupError(
             f"rollout.solver: {program!r} cannot be run on the task's computer: {said}",
@@ -308,7 +306,7 @@ class ExternalSolver:
             (*asked, *transcript.messages),
             transcript.response or "",
             n_turns=max(1, transcript.turns),
-            trace=told[-_TRACE_CHARS:],
+            trace=told[-40_000:],
             limit=limit,
             usage=usage,
         )

@@ -228,8 +228,10 @@ def _check_plan(
     first = sizes.calls * sizes.selection + plan.most_calls(config, sizes)
     tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if state is None and plan.calls_left(config, sizes, None) < first:
-        least = "the first score" + (", one step and the final tests" if tests else " and one step")
-        lower = "train.batch_size" + (" or evaluation.test_env_num" if tests else "")
+        least, lower = "the first score and one step", "train.batch_size"
+        if tests:
+            least = "the first score, one step and the final tests"
+            lower = "train.batch_size or evaluation.test_env_num"
         text = f"{least} may take {first + tests:.0f} calls, more than the budget allows"
         yield Finding("plan", "warning", f"{text}\nRaise budget.run, or lower {lower}.")
     else:
@@ -448,7 +450,7 @@ def _check_programs(
         yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
     if environment is not None:
         parts = runner_parts(loaded.config, loaded.root, environ, environment)
-        open_solver(parts, Unasked(), Functions(environ))
+        open_solver(parts, Unasked(), Functions(environ))  # raises what a step would
     if loaded.config.rollout.executor.type == "ray":
         require("ray", "ray", "rollout.executor")
 

@@ -50,8 +50,6 @@ PRESETS: Mapping[ProviderName, Preset] = {k: v for k, v in PROVIDERS.items() if 
 _PROVIDERS = f"Who serves the models: {', '.join(PRESETS)}."
 _NO_KEY = "none"
 _ANOTHER = "skillopt-ci init -c NAME.skillopt.yaml --skill PATH"
-#: Seconds to wait for a server's list of models.
-_PATIENCE = 5
 
 
 @command()
@@ -238,7 +236,7 @@ def ask_server(
     try:
         asked = Request(url)  # noqa: S310 - the user's own address
         asked.unredirected_hdrs |= headers  # a redirect to another host must not get the key
-        with urlopen(asked, timeout=_PATIENCE) as answer:  # noqa: S310 - as above
+        with urlopen(asked, timeout=5) as answer:  # noqa: S310 - as above
             listing = json.load(answer)
         rows = listing if isinstance(listing, list) else listing["data"]  # Together's is bare
         names = [harmless_line(str(one["id"])).removeprefix("models/") for one in rows or ()]

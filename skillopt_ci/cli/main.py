@@ -152,7 +152,7 @@ COMMANDS = {
     for group, name, module, help_line in (
         ("Start", "quickstart", "init", "Train the bundled example: seconds, free, no account."),
         ("Start", "init", "init", "Write a configuration and example tasks."),
-        ("Start", "import", "import_tasks", "Make tasks of evals.json, OpenAI Evals, CSV or JSON."),
+        ("Start", "import", "import_tasks", "Make tasks from evals.json, OpenAI Evals, CSV, JSON."),
         ("Start", "check", "check", "Check that everything is ready, and say what to fix."),
         ("Start", "estimate", "train", "Estimate calls and cost of a step and of the run."),
         ("Train", "step", "train", "Do one training step, or resume an interrupted one."),

@@ -20,7 +20,6 @@ from skillopt_ci.program import CommandResult, execute
 
 #: Timeouts in seconds for the engine: to answer, and to pull an image.
 _PATIENCE, _PULL_PATIENCE = 120.0, 3600.0
-_REPORT_BYTES = 1_000_000
 #: Limits that the engine must support, by its names.
 _LIMITS = {"MemoryLimit": "memory", "CpuCfsQuota": "processors", "PidsLimit": "processes"}
 
@@ -78,7 +77,7 @@ class Engine:
         stdin: bytes = b"",
         variables: Mapping[str, str] = {},
         timeout: float = _PATIENCE,
-        output_bytes: int = _REPORT_BYTES,
+        output_bytes: int = 1_000_000,
     ) -> CommandResult:
         """Run ``docker`` with ``words``, which may name ``variables`` to pass on."""
         return await execute(

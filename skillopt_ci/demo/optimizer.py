@@ -243,7 +243,8 @@ def slow_update(prompt: str, dice: Dice) -> Reply:
     previous, failures = read_section(prompt, "Previous Guidance"), read_failures(prompt)
     lines, causes = re.findall(r"^- .*", previous, re.MULTILINE), 0
     covered, stated = stances("\n".join(lines)), stances(read_section(prompt, "Current Skill"))
-    for name in [one for one in broken_conventions(failures) if not covered[one]][:MOST_CAUSES]:
+    missed = [name for name in broken_conventions(failures) if not covered[name]]
+    for name in missed[:MOST_CAUSES]:
         if dice.chance(f"foresight {name}", RATES["vigilance"]):
             rule = dice.pick(f"guidance {name}", CONVENTIONS[name].rules)
             lines.append(f"- {'Check last: ' if stated[name] else ''}{rule}")

@@ -14,7 +14,6 @@ from skillopt_ci.git.refs import deleted, worktrees
 #: git holds the lock of a ref only for an instant, or while a hook runs. A lock of this age that no
 #: running git here can own was left by a killed one.
 STALE_SECONDS = 30.0
-_LOOK_AGAIN_SECONDS = 0.25
 
 _PROC = Path("/proc")
 #: Files besides the refs that git locks or writes when it moves or fetches refs.
@@ -98,7 +97,7 @@ def clear_stale_locks(
             until = f"{worker} may hold it" if worker else f"removed when {STALE_SECONDS:.0f} s old"
             tell(f"Waiting for {waiting[0]}: {until}.")
         if waiting:
-            pause(_LOOK_AGAIN_SECONDS)
+            pause(0.25)
 
 
 def _written(file: Path) -> float | None:

@@ -180,7 +180,7 @@ class Git:
                     return Exited(process.wait(), b"", f"timed out after {seconds:g} seconds")
         except OSError as error:
             raise _cannot_start(error) from error
-        # what ends all processes of a job or terminal: of our own signal, asyncio tells us later
+        # These end all processes of a terminal or job; asyncio tells us of our own only later.
         if -process.returncode in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             raise KeyboardInterrupt
         if (number := -process.returncode) > 0:

@@ -261,11 +261,9 @@ def read_tests(file: Path) -> tuple[Task, ...]:
     if config.scenarios:
         raise UsageError(f"{file}: scenarios are not supported; write them out as tests")
     prompts = [text for prompt in config.prompts for text in _prompts(prompt, file.parent)]
-    tests = [
-        test
-        for given in config.tests
-        for test in ([given] if isinstance(given, TestShape) else _tests(given, file.parent))
-    ]
+    tests = list[TestShape]()
+    for given in config.tests:
+        tests += [given] if isinstance(given, TestShape) else _tests(given, file.parent)
     found: list[Task] = []
     for number, test in enumerate((_with(config.default, test) for test in tests), 1):
         where = f"{file}: test {number}"

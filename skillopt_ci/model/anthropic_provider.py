@@ -85,7 +85,6 @@ _FINISHED: Mapping[str, str] = {
     **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
     "tool_use": "tool_calls",
 }
-_THOUGHTS = ("thinking", "redacted_thinking")
 
 
 def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatReply | ServerError:
@@ -117,7 +116,7 @@ def read_message(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRe
         message.text("model") or config.model,
         usage,
         tool_calls=providers.with_thoughts(
-            calls, (one for one in blocks if one.get("type") in _THOUGHTS)
+            calls, (one for one in blocks if one.get("type") in ("thinking", "redacted_thinking"))
         ),
     )
 

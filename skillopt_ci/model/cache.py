@@ -90,9 +90,7 @@ def sha256_of(facts: Mapping[str, object]) -> str:
 
 _SCHEMA = 1
 _BUSY_SECONDS = 60.0
-_POLL_SECONDS = 0.05
 _PREPARED = f"PRAGMA user_version = {_SCHEMA}; PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}"
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class _UnusableFile(Exception):
@@ -113,7 +111,7 @@ def _open(path: Path, tables: str, patience: float) -> sqlite3.Connection:
         connection.close()
         # Some codes have extended variants; the low byte is the primary code.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGED:
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise _UnusableFile(f"is damaged ({error})") from error
         if code == sqlite3.SQLITE_BUSY:
             raise Timeout(str(path)) from error
@@ -191,7 +189,7 @@ class CacheFile:
             except _LockedFile:
                 if time.monotonic() > give_up:
                     raise
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(0.05)
 
     def is_paid_by(self, scope: str, key: str, paid_by: str) -> bool:
         """Whether ``scope`` is the payer; an unclaimed row becomes its own."""
@@ -209,6 +207,7 @@ class CacheFile:
         return paid
 
     def scopes(self, run: str) -> set[str]:
+        """The scopes of ``run`` that paid for something."""
         query = f"SELECT DISTINCT paid_by FROM {self._paid}"  # noqa: S608
         return {name for (name,) in self._execute(query).fetchall() if name.startswith(f"{run}/")}
 

@@ -19,8 +19,6 @@ from skillopt_ci.program import run_program, signal_name, visible_environ
 
 #: A longer output counts as a failed try.
 _MOST_OUTPUT_BYTES = 4_000_000
-_TRACE_BYTES = 40_000
-_SHOWN = 300
 #: Exit statuses of a program that is missing or cannot be started.
 CANNOT_RUN = (126, 127)
 
@@ -99,9 +97,9 @@ class CommandClient:
                 raise TransientFailure(f"no answer within {self._config.timeout:g} s") from error
             except ComputerFailure as error:
                 raise self._not_there(str(error)) from error
-        trace = redact(done.err.tail(_TRACE_BYTES), self._secrets)
+        trace = redact(done.err.tail(40_000), self._secrets)
         text = redact(done.stdout, self._secrets).strip()
-        shown = [" ".join(one.split())[-_SHOWN:] for one in (trace, text)]
+        shown = [" ".join(one.split())[-300:] for one in (trace, text)]
         said = " | ".join(filter(None, shown)) or "it said nothing"
         if done.signal:
             raise TransientFailure(f"killed by {signal_name(done.signal)}: {said}")

@@ -48,6 +48,7 @@ _FILTER = re.compile(
 def chat_body(
     config: ModelRole, request: ChatRequest, settings: Mapping[str, object]
 ) -> dict[str, object]:
+    """The body of a request; ``extra_body`` overrides everything else."""
     body: dict[str, object] = {"model": config.model}
     if request.tools:
         body["tools"] = [{"type": "function", "function": one} for one in _functions(request)]

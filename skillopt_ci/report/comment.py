@@ -20,7 +20,6 @@ SIMULATED = (
     "> [!WARNING]\n> The models were **simulated**: these scores say nothing about a real model."
 )
 _MOST_EDITS = 10
-_MOST_LINES = 12
 _DIFF_LINES = 30
 _UNSCORED = "to be scored again, since it was changed"
 _REVIEW = """\
@@ -308,7 +307,7 @@ def _epoch_parts(record: BoundaryRecord) -> Iterator[str]:
 
 def _list(heading: str, lines: Iterable[str]) -> str:
     found = list(lines)
-    shown = [f"- {line}" for line in found[:_MOST_LINES]]
+    shown = [f"- {line}" for line in found[:12]]
     if len(found) > len(shown):
         shown.append(f"- and {len(found) - len(shown):,} more")
     return "\n".join((f"**{heading}**\n", *shown)) if shown else ""
@@ -319,8 +318,6 @@ def _prefixed(sign: str, text: str) -> str:
 
 
 # The check on a commit: a step's outcome, where people look for what blocks a merge.
-
-_MOST_ANNOTATIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +395,7 @@ def annotations(
 ) -> Iterator[Annotation]:
     """Annotations for ``remarks``: a task's name, its outcome, a sentence."""
     placed = [remark for remark in remarks if remark[0] in tasks]
-    for task, word, text in placed[:_MOST_ANNOTATIONS]:
+    for task, word, text in placed[:50]:  # GitHub takes no more at once
         place = tasks[task]
         yield Annotation(
             path=place.path,

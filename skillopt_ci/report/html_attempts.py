@@ -170,7 +170,8 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
         return rank, order.get(section_of(one), len(order)), one.stage, one.task
 
     skills = {skill: f"the skill of {section_name(section)}" for skill, section in made.items()}
-    skills |= {one.skill_sha256: "the skill at the start" for one in run.history[:1]}
+    if run.history:
+        skills[run.history[0].skill_sha256] = "the skill at the start"
 
     def shown(one: Trajectory, name: str) -> Shown:
         what, skill = _STAGES.get(one.stage, one.stage), skills.get(one.skill, "an earlier skill")

@@ -37,7 +37,6 @@ from skillopt_ci.scorers.text import grade_answer, grade_varies
 from skillopt_ci.tasks.task import Task
 
 _PROGRAMS = (specs.ComputerScorer, specs.CommandScorer, specs.PythonScorer)
-_REPORT_BYTES = 10_000_000
 #: Only comments and instructions may stand before a document type; later text is a test's own.
 _DOCTYPE = re.compile(r"(?:\s|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 #: Exit statuses of commands killed by a signal; 255 is excluded, since programs use it.
@@ -193,7 +192,7 @@ class ComputerGrader:
             raise GraderBroke(how)
         if report is not None:
             try:
-                content = await computer.read(report.file, max_bytes=_REPORT_BYTES)
+                content = await computer.read(report.file, max_bytes=10_000_000)
             except FileRefused as error:
                 said = last_words(result.stderr.strip() or result.stdout) or "it said nothing"
                 raise GraderBroke(f"there is no test report {report.file}: {said}") from error

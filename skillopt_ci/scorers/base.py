@@ -17,7 +17,6 @@ from skillopt_ci.tasks.task import Task
 
 #: Most characters of a reason, which appears in table cells and in analysts' prompts.
 REASON_CHARS = 300
-_QUOTE_CHARS = 90
 #: Tolerance for rounding when a weighted sum is compared with a threshold.
 _ROUNDING = 1e-9
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
@@ -143,7 +142,7 @@ def last_words(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    return f"'{brief(text, _QUOTE_CHARS)}'"
+    return f"'{brief(text, 90)}'"
 
 
 def mismatch(references: Sequence[str], answer: str) -> str:

@@ -160,7 +160,8 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     for number, record, item in rows:
         ask = prompt or next((key for key in _ASKS if item.get(key)), usual)
         given, own = item.get("id"), record.name or f"{file.stem}-{number}"
-        name, asked, right = str(own if given is None else given), item.get(ask), item.get(answer)
+        name = str(own if given is None else given)
+        asked, right = item.get(ask), item.get(answer)
         texts = right.get("text") if isinstance(right, dict) and "answer_start" in right else right
         answers = [
             str(one) if isinstance(one, str | float) else json.dumps(one, ensure_ascii=False)

@@ -38,6 +38,7 @@ NEARLY = 0.95
 
 
 def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
+    """Raise NothingToLearn if the run ends before its first step."""
     if checkout.state.step or last_step_of(run, checkout):
         return
     measured = checkout.state.current.measurement
@@ -98,8 +99,10 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
             step, origin = 0, "initial"
         elif before.current.sha256 == checkout.sha256:
             step, origin = before.current.step, before.current.origin
+        elif taken:
+            step, origin = before.step, f"without {taken[0].taken}"
         else:
-            step, origin = before.step, f"without {taken[0].taken}" if taken else "edited by hand"
+            step, origin = before.step, "edited by hand"
         current = Snapshot(
             sha256=checkout.sha256, step=step, origin=origin, measurement=measurement
         )

@@ -90,7 +90,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted."""
+    """How a test ended: the candidate's scores, the tasks asked, and how many were attempted.
+
+    It ends when all tasks were measured, or rejection was certain.
+    """
 
     end: Literal["measured", "certain"]
     candidate: TaskScores

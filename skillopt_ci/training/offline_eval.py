@@ -76,7 +76,7 @@ async def evaluate_skills(
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
     async with run.models(_scope("eval")) as models:
-        for skill in (*skills, *([_NO_SKILL] if baseline else [])):
+        for skill in (*skills, _NO_SKILL) if baseline else skills:
             if skill.sha256 not in measured:
                 measured[skill.sha256] = await _evaluate(run, models, skill, split, tasks)
     each = tuple(replace(measured[skill.sha256], skill=skill) for skill in skills)

@@ -17,15 +17,14 @@ def check(run: RunView, inconclusive: str = "") -> WantedCheck:
 
 
 def test_it_is_on_the_commit_that_was_judged_and_annotates_tasks_broken_ones_first():
-    found = check(plain_run(1))
+    found = check(run := plain_run(1))
     assert (found.name, found.head_sha) == ("skillopt-ci / demo", SHA)
     assert found.details_url == f"{REPOSITORY}/actions/runs/7"
-    first, second, third = check(plain_run(1)).annotations
+    first, second, third = found.annotations
     place = (first.path, first.start_line, first.annotation_level)
     assert place == ("tasks/selection.jsonl", 4, "warning")
     assert first.message == "Task task-3: solved before this change, not after it."
     assert (second.start_line, third.start_line) == (2, 3)
-    run = plain_run(1)
     step = altered(run.steps[0], {"broken": tuple(TASKS), "fixed": tuple(TASKS)})
     assert len(check(replace(run, steps=(step,))).annotations) == 50
 

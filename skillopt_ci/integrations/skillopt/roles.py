@@ -141,7 +141,8 @@ class _Role:
         if "command" not in result:  # commands have no token limit
             limits["max_completion_tokens"] = "max_output_tokens"
         if self.name == "target":
-            result = {limits[key]: n for key, n in CALL_DEFAULTS.items() if key in limits} | result
+            usual = {limits[key]: one for key, one in CALL_DEFAULTS.items() if key in limits}
+            result = {**usual, **result}
         result |= {own: calls[key] for key, own in limits.items() if key in calls}
         return as_node({key: one for key, one in result.items() if one is not None}, self.mark)
 
@@ -321,10 +322,10 @@ def _openai(role: _Role) -> _Fields:
     if word in ("openai_compatible", "compat", "openai"):
         keyless = address.startswith("http://") and not has_key
         return {**result, "api_key_env": None if keyless else key, "provider": "openai"}
+    auth = _SIGN_IN_WORDS.get(word, word)
+    stated = role.get("azure_openai_auth_mode") or endpoint
     azure = {
-        "auth": Node(
-            _SIGN_IN_WORDS.get(word, word), (role.get("azure_openai_auth_mode") or endpoint).mark
-        ),
+        "auth": Node(auth, stated.mark),
         # The v1 URL has no versions.
         "api_version": None
         if address.endswith("/v1")
@@ -334,7 +335,7 @@ def _openai(role: _Role) -> _Fields:
     }
     given = {name: node for name, node in azure.items() if node is not None}
     result |= {"provider": "azure", "azure": as_node(given, endpoint.mark)}
-    return {**result, "api_key_env": key if _SIGN_IN_WORDS.get(word) == "key" else None}
+    return {**result, "api_key_env": key if auth == "key" else None}
 
 
 def _served(
