@@ -23,9 +23,8 @@ from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
-from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.report import commits
-from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, open_computer_pool
+from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.scorers.check import check_scorers
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, refuse_clashes
@@ -33,7 +32,7 @@ from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.plan import KEPT, planned
 from skillopt_ci.training.review_comments import read_notes
-from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.run_context import Run, runner_parts
 from skillopt_ci.util import located, pick
 
 # The configuration and the tasks.
@@ -225,14 +224,10 @@ def open_run(settings: Globals, observer: Observer) -> Run:
     config, root = loaded.config, loaded.root
     splits, environment = read_tasks(loaded, environ)
     redact.learn(run_secrets(config, root, environ, splits.all))
-    prompts = Prompts.load(
-        None if config.prompts is None else root / config.prompts,
-        dict if environment is None else environment.prompts,
-    )
-    pool = open_computer_pool(config, root, environ)
+    parts = runner_parts(config, root, environ, environment)
     if environment is None or not environment.grades:
         check_scorers(splits, config.scorer, root=root, environ=environ)
-    check_computers(splits, config, pool)
+    check_computers(splits, config, parts.pool)
     for warning in loaded.warnings:
         observer(Note(warning, level="warning"))
     if isinstance(config.rollout.solver, HumanConfig):
@@ -249,7 +244,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         root=root,
         skill_path=skill_path(loaded, ledger.git.folder),
         splits=splits,
-        prompts=prompts,
+        prompts=parts.prompts,
         ledger=ledger,
         cache_path=cache_path if config.cache.enabled else None,
         environ=environ,
@@ -258,7 +253,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         clock=time.monotonic,
         command_started=time.monotonic(),
         redact=redact,
-        pool=pool,
+        pool=parts.pool,
         environment=environment,
         events=events_path(ledger, config.run),
     )
