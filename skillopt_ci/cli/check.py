@@ -447,8 +447,10 @@ def _check_programs(
         kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
         yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
     if environment is not None:
-        parts = runner_parts(loaded.config, loaded.root, environ, environment)
-        open_solver(parts, Unasked(), Functions(environ))
+        config = loaded.config.model_copy(update={"prompts": None})  # the folder is checked already
+        open_solver(
+            runner_parts(config, loaded.root, environ, environment), Unasked(), Functions(environ)
+        )
     if loaded.config.rollout.executor.type == "ray":
         require("ray", "ray", "rollout.executor")
 
