@@ -246,9 +246,10 @@ def user_errors(told: str, kind: type[SkilloptError] = UsageError) -> Iterator[N
     except SkilloptError:
         raise
     except (Exception, SystemExit, asyncio.CancelledError) as error:
-        task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
-        if task is not None and task.cancelling():  # by us, not by users' code
-            raise
+        with suppress(RuntimeError):  # without an event loop, we cancel nothing
+            task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
+            if task is not None and task.cancelling():  # by us, not by users' code
+                raise
         raise kind(f"{told} {last_line(error)}") from error
 
 

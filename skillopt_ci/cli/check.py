@@ -449,7 +449,8 @@ def _check_programs(
         kind = {"sandbox": "in a sandbox", "user": "as another user"}[current().kind]
         yield Finding("programs", "ok", f"run {kind}, away from keys, tokens and .git")
     if environment is not None:
-        parts = runner_parts(loaded.config, loaded.root, environ, environment)
+        config = loaded.config.model_copy(update={"prompts": None})  # the folder is checked already
+        parts = runner_parts(config, loaded.root, environ, environment)
         open_solver(parts, Unasked(), Functions(environ))  # raises what a step would
     if loaded.config.rollout.executor.type == "ray":
         require("ray", "ray", "rollout.executor")

@@ -114,7 +114,10 @@ async def grade(environment: Environment, task: Task, attempt: Attempt, parts: P
 async def _grade(environment: Environment, task: Task, attempt: Attempt, parts: Parts) -> Score:
     call = f"{type(environment).__name__}.grade"
     with user_errors(f"{call} raised", GraderBroke):
-        score = await environment.grade(task, attempt, parts)
+        grading = environment.grade(task, attempt, parts)
+        if not hasattr(grading, "__await__"):
+            raise UsageError(f"environment: {call} must be an `async def`")
+        score = await grading
     if not isinstance(score, Score):
         raise GraderBroke(f"{call} returned {score!r:.60}, expected a Score")
     hard, soft = -1.0, -1.0

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from skillopt_ci.aio import TimeUp, off_the_clock, working_time
+from skillopt_ci.aio import TimeUp, off_the_clock, siblings, working_time
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
@@ -156,7 +156,7 @@ async def run_solver(
     tracker = LimitTracker(limits or AttemptLimits(steps=None))
     token = _TRACKER.set(tracker)
     try:
-        async with working_time(None if limits is None else limits.rollout_seconds):
+        async with working_time(None if limits is None else limits.rollout_seconds), siblings():
             steps = solver.solve(task, skill, place)
             found = await _followed(steps, place, tracker, grade_every_step, told, so_far)
         # fill gaps in the result from the steps

@@ -47,8 +47,8 @@ def load_splits(spec: TasksSpec, root: Path) -> Splits:
     return Splits(*(tuple(splits.get(name, ())[: spec.limit or None]) for name in SPLIT_NAMES))
 
 
-def read_entries(file: Path) -> tuple[Task, ...]:
-    tasks, problems = load_tasks(file)
+def read_entries(file: Path | str) -> tuple[Task, ...]:
+    tasks, problems = load_tasks(Path(file))
     refuse(problems)
     return tasks
 

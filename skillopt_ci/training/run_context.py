@@ -27,7 +27,7 @@ from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, StepRecord
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.build import ModelRouter, judge_reply, open_router
-from skillopt_ci.model.cache import CacheFile
+from skillopt_ci.model.cache import CacheFile, sha256_of
 from skillopt_ci.model.types import Account, ChatClient, Role, Usage, total
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.prompts.library import Prompts
@@ -318,14 +318,13 @@ def open_solver(
     call = f"environment: {type(environment).__name__}.solver"
     with user_errors(f"{call} raised"):
         solver = environment.solver(parts)
-        fits = all(hasattr(solver, one) for one in ("name", "needs_computer", "identity", "solve"))
-    if not fits:
-        raise UsageError(
-            f"{call} returned {type(solver).__name__}, expected an object with `name`, "
-            "`needs_computer`, `identity()` and `solve()`: see docs/environments.md"
-        )
+        if not all(hasattr(solver, k) for k in ("name", "needs_computer", "identity", "solve")):
+            raise UsageError(
+                f"{call} returned {type(solver).__name__}, expected an object with `name`, "
+                "`needs_computer`, `identity()` and `solve()`: see docs/environments.md"
+            )
     with user_errors(f"environment: {type(solver).__name__}.identity() must return JSON facts:"):
-        sha256_of_json(dict(solver.identity()))
+        sha256_of(dict(solver.identity()))  # as the key of its attempts does: a Path is a text
     return solver, grading
 
 

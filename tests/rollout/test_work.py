@@ -130,8 +130,10 @@ def test_a_call_beyond_the_limit_is_not_even_made():
         client = LimitedClient(Server())
         while True:
             await client.complete(types.ChatRequest(types.Role.JUDGE, "judge", ()))
-            reply = await client.complete(types.ChatRequest(types.Role.TARGET, "s", ()))
-            yield ModelSaid(Message("assistant", reply.text), reply.usage)
+            asked = types.ChatRequest(types.Role.TARGET, "s", ())
+            async with asyncio.TaskGroup() as group:
+                reply = group.create_task(client.complete(asked))
+            yield ModelSaid(Message("assistant", reply.result().text), reply.result().usage)
 
     worked, _ = do(asks, AttemptLimits(steps=3))
     assert calls.count(types.Role.TARGET) == 3
