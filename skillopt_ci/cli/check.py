@@ -461,8 +461,7 @@ def _check_model(
 ) -> Iterator[Finding]:
     part, price, where = f"model.{name}", tariff_of(role), str(role.provider)
     if role.provider == "simulated":
-        # Imported late: real models need none of it.
-        from skillopt_ci.demo.client import find_model  # noqa: PLC0415
+        from skillopt_ci.demo.client import find_model  # noqa: PLC0415 - real models need none
 
         find_model(role.model, f"{part}.model")
     elif role.preset.protocol == "command":
