@@ -82,7 +82,7 @@ def init_command(
         named = Path(os.path.realpath(settings.cwd / path))
         known = Path(path).is_absolute() or (named.exists() and ("/" in path or named == root))
         if known or root in named.parents:
-            given["skill"] = os.path.relpath(named, root)
+            given["skill"] = os.path.relpath(document(root, str(named)), root)
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)
@@ -112,7 +112,9 @@ def init_command(
                 "name, of lower-case letters, digits and single hyphens.",
                 hint=f"Name another: --skill skills/{scaffold.slug(skill.parent.name)}/SKILL.md",
             )
-    written = scaffold.write_new(root, files)
+    # first what makes root: until then, no path with `..` leads to an existing skill
+    written = scaffold.write_new(root, {config.name: files[config.name]})
+    written += scaffold.write_new(root, files)
     steps = _next_steps(settings, choices, repository, github=github)
     if github:
         place = repository or root
@@ -135,12 +137,11 @@ def init_command(
     return code
 
 
-def _known_runs(root: Path, repository: Path | None) -> tuple[list[str], list[str]]:
-    if repository is None:
+def _known_runs(root: Path, top: Path | None) -> tuple[list[str], list[str]]:
+    if top is None:
         return [], []
-    runs = survey(root if root.is_dir() else repository)[1]
-    skills = [os.path.relpath(repository / one.skill, root) for one in runs]
-    return [one.run for one in runs], skills
+    runs = survey(root if root.is_dir() else top)[1]
+    return [one.run for one in runs], [os.path.relpath(top / one.skill, root) for one in runs]
 
 
 def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:

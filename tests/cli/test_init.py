@@ -109,8 +109,7 @@ def test_another_run_has_a_file_and_tasks_of_its_own(tmp_path, git):
 
 def test_a_skill_given_as_a_folder_is_its_document_and_may_be_anywhere(tmp_path):
     (tmp_path / "skills/notes").mkdir(parents=True)
-    init(tmp_path, "--skill", "skills/notes")
-    assert (tmp_path / "skills/notes/SKILL.md").is_file()
+    assert "wrote     skills/notes/SKILL.md" in init(tmp_path, "--skill", "skills/notes").output
     (tmp_path / "My Notes").mkdir()
     (tmp_path / "My Notes/SKILL.md").write_text("# Notes\n", encoding="utf-8")
     (tmp_path / "a.md").write_text("# Notes\n", encoding="utf-8")
@@ -120,6 +119,7 @@ def test_a_skill_given_as_a_folder_is_its_document_and_may_be_anywhere(tmp_path)
         done = init(tmp_path, "-c", f"My Notes/{number}.yaml", "--skill", path)
         assert (done.return_value, "warning: Agents will skip" in done.stderr) == (0, number == 0)
         assert load(tmp_path / f"My Notes/{number}.yaml").config.skill == skill
+        assert "wrote     ../" not in init(tmp_path, f"-c{number}/a.yaml", "--skill", path).output
 
 
 @pytest.mark.parametrize(
