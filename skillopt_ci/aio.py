@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @asynccontextmanager
 async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises its first failure unwrapped, since callers depend on its type."""
+    """A task group that raises its first failure unwrapped: callers need its type and cause."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group
@@ -30,7 +30,7 @@ async def siblings() -> AsyncIterator[asyncio.TaskGroup]:
         first: BaseException = failures
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        raise first from None
+        raise first from first.__cause__
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -119,7 +119,7 @@ def test_map_ordered_passes_on_cancellation():
     assert asyncio.run(cancel_amid()) == 4
 
 
-def test_siblings_raise_the_innermost_failure():
+def test_siblings_raise_the_innermost_failure_with_its_cause():
     async def nested() -> None:
         async with aio.siblings() as outer:
             async with aio.siblings() as inner:
@@ -127,10 +127,11 @@ def test_siblings_raise_the_innermost_failure():
             outer.create_task(rounds(1))
 
     async def fail() -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError from KeyError()
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as caught:
         asyncio.run(nested())
+    assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_begun_does_each_item_once():
