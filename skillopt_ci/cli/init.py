@@ -77,12 +77,7 @@ def init_command(
     root = Path(os.path.realpath(config.parent))
     asking = not yes and not settings.json and sys.stdin.isatty() and sys.stderr.isatty()
     given["run"] = None if settings.run is None else run_name(settings.run)
-    # a shell completes paths from here; a name without a folder means no file outside of root
-    if (path := given["skill"]) and (Path(path).is_absolute() or not (root / path).exists()):
-        named = Path(os.path.realpath(settings.cwd / path))
-        known = Path(path).is_absolute() or (named.exists() and ("/" in path or named == root))
-        if known or root in named.parents:
-            given["skill"] = os.path.relpath(document(root, str(named)), root)
+    given["skill"] = given["skill"] and _from_root(given["skill"], root, settings.cwd)
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
     names, trained = _known_runs(root, repository)
@@ -191,6 +186,16 @@ def _free(name: str, taken: Iterable[str]) -> str:
     others, own = {one.casefold() for one in taken}, scaffold.slug(name)
     numbered = (f"{own[:60]}-{number}" for number in count(2))
     return next(one for one in chain([own], numbered) if one not in others)
+
+
+def _from_root(path: str, root: Path, cwd: Path) -> str:
+    """What --skill names, relative to ``root``; a shell completes paths from ``cwd``."""
+    named = Path(os.path.realpath(cwd / path))
+    # a name without a folder means no file outside of root
+    meant = root in named.parents or (named.exists() and ("/" in path or named == root))
+    if Path(path).is_absolute() or (meant and not (root / path).exists()):
+        return os.path.relpath(document(root, str(named)), root)
+    return path
 
 
 def document(root: Path, skill: str) -> str:
