@@ -28,7 +28,7 @@ from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client, noting
 from skillopt_ci.github.comments import keep_comment
 from skillopt_ci.github.pull_requests import file_at, merge_base
-from skillopt_ci.github.types import NOTHING_TO_DO, WantedCheck
+from skillopt_ci.github.types import NOT_EVALUATED, NOTHING_TO_DO, WantedCheck
 from skillopt_ci.ledger.ledger import resolve
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.evaluation import (
@@ -175,7 +175,7 @@ def _compare(run: Run, client: Client, running: WantedCheck) -> tuple[Evaluation
         # here, since a secret is not found any more once it is escaped for Markdown
         return replace(view, why=run.redact(failure.message)), Outputs(), failure.exit_code
     except BaseException:
-        ended = replace(running, title="Not evaluated: the job says why", conclusion="cancelled")
+        ended = replace(running, title=f"{NOT_EVALUATED}: the job says why", conclusion="cancelled")
         with suppress(SkilloptError):
             keep_check(client, ended)
         raise

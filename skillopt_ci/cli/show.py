@@ -148,6 +148,7 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     print_rows(settings, terminal.title(record), terminal.rows_in_full(event_view(record)))
     if isinstance(record, StepRecord) and record.proposal.diff:
         click.echo()
+        # records name every skill SKILL.md in the two lines that begin their diff
         diff = record.proposal.diff.replace("/SKILL.md\n", f"/{reader.skill_path}\n", 2)
         for line in diff.splitlines():
             click.secho(harmless(line), fg=_COLOURS.get(line[:1]), color=settings.colour)

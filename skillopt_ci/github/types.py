@@ -73,8 +73,10 @@ class Annotation:
 CONFIRMED = "skillopt/confirmed"
 #: The title of a check on a commit that needs no evaluation.
 NOTHING_TO_DO = "Nothing to evaluate"
+#: The title of a check on a commit that could not be evaluated.
+NOT_EVALUATED = "Not evaluated"
 #: The titles of an evaluation's checks without a verdict on the skill.
-UNDECIDED = (NOTHING_TO_DO, "Not evaluated", "Inconclusive")
+UNDECIDED = (NOTHING_TO_DO, NOT_EVALUATED, "Inconclusive")
 
 
 @dataclass(frozen=True, slots=True)

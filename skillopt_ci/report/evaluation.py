@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from skillopt_ci.github.types import NOTHING_TO_DO, Conclusion, WantedCheck
+from skillopt_ci.github.types import NOT_EVALUATED, NOTHING_TO_DO, Conclusion, WantedCheck
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import markdown as md
@@ -136,7 +136,7 @@ def unevaluated_check(
     again: bool = False,
 ) -> WantedCheck:
     """The same check on a commit that is not evaluated; without a conclusion it stays pending."""
-    titles = {"success": NOTHING_TO_DO, "neutral": "Not evaluated"}
+    titles = {"success": NOTHING_TO_DO, "neutral": NOT_EVALUATED}
     return WantedCheck(
         name=_check_name(run),
         head_sha=head_sha,
