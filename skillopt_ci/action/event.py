@@ -19,8 +19,9 @@ REQUESTS = ("step", "eval", "slow-update", "note", "status", "diff", "report", "
 #: What :func:`requested` returns for any other command.
 UNKNOWN = "unknown"
 
-# Matches at the first character only: a quotation or a code block is no command.
-_ADDRESSED = re.compile(r"/skillopt(?!\S)")
+# At the first character only: a quotation or a code block is no command. A workflow's `startsWith`
+# ignores case, so that a job starts for `/Skillopt`, too: it gets the list of commands.
+_ADDRESSED = re.compile(r"/skillopt(?!\S)", re.IGNORECASE)
 _REQUEST = re.compile(r"/skillopt[ \t]+([a-z-]+)(?:[ \t]+(\S.*))?[ \t]*", re.ASCII)
 
 

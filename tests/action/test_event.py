@@ -263,7 +263,7 @@ def test_everything_else_is_talk(comment):
         *("/skillopt", "/skillopt ", "/skillopt note", "/skillopt note \n\t\n"),
         *("/skillopt revert", "/skillopt revert\n3", "/skillopt apply now"),
         *("/skillopt status anyway", "/skillopt steps", "/skillopt step now", "/skillopt Step"),
-        *("/skillopt finish", "/skillopt\nstep", "/skillopt\u00a0step"),
+        *("/skillopt finish", "/skillopt\nstep", "/skillopt\u00a0step", "/Skillopt step"),
     ],
 )
 def test_a_command_that_does_not_exist_is_told_from_talk(comment):
