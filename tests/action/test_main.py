@@ -5,8 +5,10 @@ import os
 import shutil
 from typing import Any
 
+import forked
 import pytest
 from action_world import ADA, FORK, OURS, SMALL, Finished, World, obeyed, opened_pull
+from doc_blocks import all_blocks
 from github_server import pulls
 from programs import ORDINARY
 
@@ -328,6 +330,14 @@ def test_a_job_without_a_checkout_is_told_so(world):
         done = world.start(event, given)
         assert (done.code, done.outputs) == (2, {"result": "failed"})
         assert "Let a step with actions/checkout run before this one" in done.summary
+
+
+def test_the_documented_check_of_the_models_asks_for_no_right_to_push(world):
+    (block,) = (one for one in all_blocks() if one.title.endswith("/skillopt-check.yml"))
+    line = block.text.partition(" skillopt-ci ")[2].partition(" env:")[0]
+    words = ["-m", "skillopt_ci", *line.split()]
+    done = forked.run(words, cwd=world.workspace, env=world.variables("", {}))
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_mistake_in_the_configuration_is_shown_where_it_is(world):

@@ -57,20 +57,17 @@ def test_the_marketplace_gets_its_branding_and_a_shell_its_inputs():
 FOLDER = ROOT / ".agents" / "skills" / "operate-skillopt-ci"
 
 
-def test_its_configuration_tasks_and_document_are_in_order():
+def test_it_is_in_order_and_the_workflow_has_the_key_that_it_asks_for():
     loaded = load(FOLDER / "skillopt.yaml")
     splits = load_splits(loaded.config.tasks, loaded.root)
     assert loaded.warnings == ()
     assert min(map(len, (splits.train, splits.selection, splits.test))) >= 10
     skill = FOLDER / loaded.config.skill
     assert problems(skill.read_text(encoding="utf-8"), skill) == ()
-
-
-def test_the_workflow_trains_it_with_the_key_that_it_asks_for():
     steps = read(".github/workflows/train-own-skill.yml")["jobs"]["train"]["steps"]
     ours = next(step for step in steps if step.get("uses") == "./")
     assert ROOT / ours["with"]["config"] == FOLDER / "skillopt.yaml"
-    assert load(FOLDER / "skillopt.yaml").config.model.target.api_key_env in ours["env"]
+    assert loaded.config.model.target.api_key_env in ours["env"]
 
 
 # The workflows that users start from, and our own.
@@ -89,20 +86,19 @@ def named(files: list[Path]) -> Any:
 
 
 @named(EXAMPLES)
-def test_an_example_gives_inputs_that_exist(file):
+def test_an_example_gives_inputs_and_reads_outputs_that_exist(file):
     ours = [step for step in steps(file) if step.get("uses") == ACTION]
     assert ours
     for step in ours:
         assert set(step["with"]) <= set(INPUTS)
         command = step["with"].get("command", "step")
         assert command.startswith("${{") or command in list(Command)
-
-
-@named(EXAMPLES)
-def test_an_example_reads_outputs_that_exist(file):
-    text = file.read_text(encoding="utf-8")
-    named = re.findall(r"steps\.(?:plan|train|report)\.outputs\.([\w-]+)", text)
+    outputs = r"steps\.(?:plan|train|report)\.outputs\.([\w-]+)"
+    named = re.findall(outputs, file.read_text(encoding="utf-8"))
     assert set(named) <= set(Outputs().by_name())
+    kept = [one["with"] for one in steps(file) if "/upload-artifact@" in one.get("uses", "")]
+    # what an earlier attempt kept is replaced
+    assert all(given["overwrite"] is True for given in kept if "name" in given)
 
 
 @named(EXAMPLES + OWN)
@@ -129,12 +125,6 @@ def test_what_trains_queues_and_is_never_cancelled(file):
     queue = workflow.get("concurrency") or workflow["jobs"]["command"]["concurrency"]
     assert "skillopt-train" in queue["group"]
     assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
-
-
-@named(EXAMPLES)
-def test_what_is_kept_replaces_the_same_of_an_earlier_attempt(file):
-    kept = [one["with"] for one in steps(file) if "/upload-artifact@" in one.get("uses", "")]
-    assert all(given["overwrite"] is True for given in kept if "name" in given)
 
 
 @named([file for file in EXAMPLES if "train.outputs" in file.read_text(encoding="utf-8")])
