@@ -114,17 +114,17 @@ class ProgressDisplay:
             case progress.StageStarted(total=total):
                 self._stages.add_task(name, total=total or None, detail="")
                 if not self._live:
-                    self._line("·", name, f"{total} to do" if total else "…")
+                    self._line("·", name, f"{total:,} to do" if total else "…")
             case progress.StageAdvanced(detail=detail):
                 if task is None:
                     self._stages.add_task(name, total=None)
                     task = self._stages.tasks[-1]
                 self._stages.update(task.id, advance=1, detail=harmless_line(detail))
                 if not self._live and self._clock() - self._last_line >= self._interval:
-                    of = f" of {task.total:.0f}" if task.total else ""
+                    of = f" of {task.total:,.0f}" if task.total else ""
                     about = f": {task.fields['detail']}" if task.fields["detail"] else ""
                     after = time_text(task.elapsed or 0.0)
-                    self._line("·", name, f"{task.completed:.0f}{of} after {after}{about}")
+                    self._line("·", name, f"{task.completed:,.0f}{of} after {after}{about}")
             case progress.StageFinished(summary=summary):
                 seconds = 0.0 if task is None else task.elapsed or 0.0
                 took = f"({time_text(seconds)})" if seconds >= 1 else ""

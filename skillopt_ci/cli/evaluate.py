@@ -291,7 +291,7 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
             settings,
             ("selection tasks", "equal skill", "worse skill", "better skill"),
             [
-                (str(one.tasks), f"{one.same:.1%}", f"{one.worse:.1%}", f"{one.better:.1%}")
+                (f"{one.tasks:,}", f"{one.same:.1%}", f"{one.worse:.1%}", f"{one.better:.1%}")
                 for one in found.rates
             ],
             f"Accepted in {found.trials} simulated comparisons (worse, better: by "

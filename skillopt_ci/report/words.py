@@ -99,7 +99,7 @@ def tasks_text(decision: Decision) -> str:
     measured = decision.measurement
     if measured is None or not measured.partial:
         return plural(decision.compared, "task")
-    return f"{decision.compared} of {plural(measured.planned, 'task')}"
+    return f"{decision.compared:,} of {plural(measured.planned, 'task')}"
 
 
 def training_score(proposal: ProposalRecord) -> str:
@@ -113,7 +113,7 @@ def arithmetic(decision: Decision) -> str:
     if (gate := decision.gate) is None:
         return ""
     difference = difference_text(gate.difference, gate.standard_error, gate.compared)
-    over = f"{gate.compared} of {plural(gate.planned, 'task')}"
+    over = f"{gate.compared:,} of {plural(gate.planned, 'task')}"
     if decision.partial and decision.score_after is not None:
         # what headlines show: without it, the step would have two different gains
         gain = signed(decision.score_after - decision.score_before)

@@ -138,7 +138,7 @@ async def evaluate_text(
             "reused_from": None if outcome.attempts else reused,
         }
     )
-    told = f"{len(tallied)} of {plural(planned, 'task')} measured"
+    told = f"{len(tallied):,} of {plural(planned, 'task')} measured"
     clear = "" if outcome.end == "measured" else ", then the verdict was clear"
     after = score(decision.score_after, estimated=len(names) < planned)
     run.observer(StageFinished(STAGE, f"{score(decision.score_before)} → {after}, {told}{clear}"))

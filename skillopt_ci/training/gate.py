@@ -207,7 +207,7 @@ def decide(
         gain = total / max(1, len(counting)) + setup.bonus
         decision = Decision(
             action="reject",
-            reason=f"after {count} of {len(counting)} tasks ({float(total):+.4g} in sum) "
+            reason=f"after {count:,} of {len(counting):,} tasks ({float(total):+.4g} in sum) "
             "no gain was in reach",
             metric=evaluation.gate_metric,
             score_before=float(before),

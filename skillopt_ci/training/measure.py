@@ -159,7 +159,7 @@ async def measure(
                 f"model.target refused every {stage} task: {why}",
                 hint="Use a model with a longer context, shorten the tasks, or relax the filter.",
             )
-        told = f"{refused.total()} of {made} attempts were refused, and score 0. {why}"
+        told = f"{refused.total():,} of {made:,} attempts were refused, and score 0. {why}"
         run.observer(Note(told, level="warning"))
     found = scores.measurement(evaluation, skill, runner.caveat)
     score = found.score if stage == "selection" else found.hard  # tests decide nothing
@@ -203,7 +203,7 @@ class Scores:
             return
         reasons = Counter(reason for _, reason in self.failed.elements())
         raise TooManyErrors(
-            f"{errors} of {made} {stage} attempts could not be measured "
+            f"{errors:,} of {made:,} {stage} attempts could not be measured "
             f"(evaluation.max_error_rate is {limit:g}). Most often: {reasons.most_common(1)[0][0]}",
             hint="None of this is recorded. Every paid answer is kept: fix the cause, then rerun.",
         )

@@ -300,7 +300,7 @@ async def roll_out_shard(run: Run, outlook: Outlook, shard: Shard, file: Path) -
         finally:
             answers = export_answers(cache, keys, file, attempts.lines(keys))
     errors = sum(not one.status.measured for one in rollouts)
-    run.observer(StageFinished("rollout", f"{len(mine)} attempts, {errors} not measured"))
+    run.observer(StageFinished("rollout", f"{len(mine):,} attempts, {errors:,} not measured"))
     return ShardOutcome(len(mine), errors, answers, meter.total())
 
 

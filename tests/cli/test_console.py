@@ -67,8 +67,8 @@ def written(steps: Iterable[tuple[float, Event]]) -> list[str]:
     [(31, "0.5 n=3", "0.5 n=3 (31 s)"), (0.1, "4 edits", "4 edits"), (0, "", "done")],
 )
 def test_a_stage_writes_its_start_and_its_end(seconds, summary, told):
-    steps = [(0, StageStarted("rollout", 3)), (seconds, StageFinished("rollout", summary))]
-    assert written(steps) == ["· rollout      3 to do", f"✓ rollout      {told}"]
+    steps = [(0, StageStarted("rollout", 3_000)), (seconds, StageFinished("rollout", summary))]
+    assert written(steps) == ["· rollout      3,000 to do", f"✓ rollout      {told}"]
 
 
 def test_a_stage_that_never_started_took_no_time():
@@ -76,11 +76,11 @@ def test_a_stage_that_never_started_took_no_time():
 
 
 def test_between_them_there_is_at_most_one_line_in_ten_seconds():
-    steps: list[tuple[float, Event]] = [(0, StageStarted("rollout", 100))]
+    steps: list[tuple[float, Event]] = [(0, StageStarted("rollout", 1_000))]
     steps += [(1, StageAdvanced("rollout", f"t{i}")) for i in range(1, 25)]
     assert written(steps)[1:] == [
-        "· rollout      10 of 100 after 10 s: t10",
-        "· rollout      20 of 100 after 20 s: t20",
+        "· rollout      10 of 1,000 after 10 s: t10",
+        "· rollout      20 of 1,000 after 20 s: t20",
     ]
 
 
