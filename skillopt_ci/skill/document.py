@@ -74,7 +74,8 @@ READERS = {
 
 def reader_of(path: str) -> str | None:
     """The agents that read the document at ``path`` (relative, POSIX) by themselves, or None."""
-    pure = PurePosixPath(path)
-    if pure.parts[:1] == (".skillopt",):  # the trainer's own folder, which holds copies of skills
+    # the ending first, since a path is slow; the trainer's own folder holds copies of skills
+    if not path.endswith((".md", ".mdc")) or path.startswith(".skillopt/"):
         return None
+    pure = PurePosixPath(path)
     return next((reader for pattern, reader in READERS.items() if pure.match(pattern)), None)
