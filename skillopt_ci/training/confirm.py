@@ -136,7 +136,7 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
     """A message if the target model seems to have changed since the run began; otherwise empty.
 
     The initial skill is the control: no gate selected its first score, so fresh attempts differ
-    from it only by chance, and exceed Newcombe's interval (1998) in one test out of a thousand.
+    from it only by chance, and exceed Newcombe's interval (1998) in about one test of a thousand.
     If the tasks or the way of measuring changed since, there is no control.
     """
     start, again = history[0], [pair.confirmed for pair in record.pairs]
