@@ -53,14 +53,14 @@ def _half_width(error: float | None, n: int) -> float | None:
 
 
 def signed(value: float) -> str:
-    return f"{'-' if value < 0 else '+'}{rounded(abs(value))}"
+    return f"{'-' if round(value, 6) < 0 else '+'}{rounded(abs(value))}"  # no -0.000
 
 
-def percent(share: float) -> str:
-    """A share in whole percent, but never "0%" for a rare event or "100%" for a common one."""
-    if 0 < share < 0.005:  # noqa: PLR2004 - rounds to nothing
+def percent(share: float, digits: int = 0) -> str:
+    """A share in percent, but never "0%" for a rare event or "100%" for a common one."""
+    if 0 < share <= 0.005:  # noqa: PLR2004 - rounds to nothing
         return "under 1%"
-    return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"  # noqa: PLR2004 - rounds to all
+    return "over 99%" if 0.995 <= share < 1 else f"{share:.{digits}%}"  # noqa: PLR2004 - all
 
 
 def cost_text(cost_usd: float | None) -> str:

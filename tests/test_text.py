@@ -33,7 +33,7 @@ def test_halves_are_rounded_up_and_nearly_none_or_all_is_neither(value, digits, 
     [
         (0.25, 0.1637, 8, "+0.250 ± 0.387 (95 %)"),
         (0.4 - 0.4125, None, 1, "-0.013"),
-        (0.0, 0.0, 2, "+0.000 ± 0.000 (95 %)"),
+        *((0.0, 0.0, 2, "+0.000 ± 0.000 (95 %)"), (-1.9e-17, None, 1, "+0.000")),
     ],
 )
 def test_a_difference_has_half_its_interval(mean, error, n, expected):
@@ -42,7 +42,7 @@ def test_a_difference_has_half_its_interval(mean, error, n, expected):
 
 @pytest.mark.parametrize(
     ("share", "expected"),
-    [(0, "0%"), (0.001, "under 1%"), (0.994, "99%"), (0.999, "over 99%"), (1, "100%")],
+    [(0, "0%"), (1 / 200, "under 1%"), (0.994, "99%"), (199 / 200, "over 99%"), (1, "100%")],
 )
 def test_what_is_rare_is_not_never(share, expected):
     assert text.percent(share) == expected

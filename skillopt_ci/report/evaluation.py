@@ -203,7 +203,7 @@ def _flips(difference: PairedDifference, confidence: float) -> str:
         told = (
             f"If the change made no difference, {plural(changed, 'changed task')} would split as "
             f"unevenly as {len(fixed)} : {len(broken)} in "
-            f"{percent(chance(len(fixed), len(broken)))} of all cases; "
+            f"{percent(chance(len(fixed), len(broken)), digits=1)} of all cases; "
             f"below {100 * (1 - confidence):g}% counts as clear."
         )
     return (

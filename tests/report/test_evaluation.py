@@ -43,7 +43,7 @@ def test_of_the_pairs_it_lists_only_those_that_changed():
     assert "❌ <code>skills/ledger/SKILL.md</code>: regression" in text
     assert "regression (-0.750 ± 0.387 (95 %) on 8 tasks)" in text
     assert "**Broken (6):** <code>t0</code>" in text
-    assert "0 : 6 in 3% of all cases; below 5% counts as clear" in text
+    assert "0 : 6 in 3.1% of all cases; below 5% counts as clear" in text
     assert "| <code>t0</code> | 1.00 | 0.00 | broken |" in text
     assert "| <code>t5</code>" in text
     assert "t6" not in text  # as it was
