@@ -128,7 +128,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         before = newest(run.ledger)
         ended = asyncio.run(train_to_end(run, partial(_tell, outcomes, settings)))
     if ended is not None:
-        print_finish(ended, settings)
+        # a success must not leave --json empty
+        (print_finish if outcomes else _tell_finish)(ended, settings)
     elif not outcomes:
         _tell_recorded(run, before, settings)
     if settings.verbosity >= 0:
