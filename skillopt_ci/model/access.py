@@ -112,7 +112,6 @@ def resolved_key_values(
 
 
 def secret_values(names: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of the variables in ``names`` that are secret, judging by their names."""
     values = (environ.get(name, "").strip() for name in names if _SECRET_NAME.search(name))
     return tuple(filter(None, values))
 

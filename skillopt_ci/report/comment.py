@@ -377,15 +377,14 @@ def confirmation_check(run: RunView, links: md.Links) -> WantedCheck | None:
     """Whether fresh attempts confirm the tip; pending until then, so merge rules can require it."""
     if run.state.confirmed is None:
         return None
-    conclusion: Conclusion | None = None if run.state.provisional or run.unscored else "success"
+    told = f"The skill is {_UNSCORED}" if run.unscored else run.claim or "Nothing was merged yet"
+    passed: Conclusion | None = None if run.state.provisional or run.unscored else "success"
     return WantedCheck(
         name=CONFIRMED,
         head_sha=run.commit,
-        title=f"The skill is {_UNSCORED}"
-        if run.unscored
-        else md.clip(md.single_line(run.claim), 200) or "Nothing was merged yet",
+        title=md.clip(md.single_line(told), 200),
         summary=md.join(SIMULATED if run.state.simulated else "", results(run), footer(run, links)),
-        conclusion="failure" if run.refuted else conclusion,
+        conclusion="failure" if run.refuted else passed,
         details_url=links.workflow_run,
     )
 

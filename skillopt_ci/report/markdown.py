@@ -77,9 +77,9 @@ def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
     return f"{shown} and {rest:,} more" if rest > 0 else shown
 
 
-def block_quote(text: str, limit: int = 1_000) -> str:
-    lines = (single_line(line) for line in clip(_clean(text).strip(), limit).split("\n"))
-    return "\n>\n".join(f"> {inline(line, limit)}" for line in lines if line)
+def block_quote(text: str) -> str:
+    lines = map(single_line, clip(_clean(text).strip(), 1_000).split("\n"))
+    return "\n>\n".join(f"> {inline(line, 1_000)}" for line in lines if line)
 
 
 def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> str:
@@ -205,7 +205,7 @@ def cut(text: str, limit: int = COMMENT_BYTES) -> str:
     kept, fence, room = list[str](), "", limit - size(_CUT)
     for line in text.split("\n"):
         opened = line[: len(line) - len(line.lstrip("`"))] if line.startswith("```") else ""
-        after = opened if not fence else "" if line == fence else fence
+        after = "" if line == fence else fence or opened
         room -= size(line) + 1
         if room < size(after):
             break

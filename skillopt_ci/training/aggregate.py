@@ -179,8 +179,7 @@ async def select(
 async def _ranked(
     skill: str, patch: Patch[Item], budget: int, *, mode: UpdateMode[Item], chat: OptimizerChat
 ) -> Selected[Item]:
-    pool, ranking = patch.edits, None
-    how: Literal["ranked", "truncated"] = "ranked"
+    pool = patch.edits
     if budget > 0:
         chat.observer(StageStarted("select"))
         user = library.joined(
@@ -201,10 +200,10 @@ async def _ranked(
             prompt=f"ranking{mode.prompt_suffix}",
             stage="ranking",
         )
-    if ranking is None or isinstance(ranking, Lost):
-        how, edits, note = "truncated", pool[:budget], f"[fallback truncated {len(pool)}->{budget}]"
-    else:
-        indices, reasoning = ranking
-        edits = tuple(pool[index] for index in indices)
-        note = f"[optimizer-ranked: selected {len(edits)}/{len(pool)}] {reasoning}"
-    return Selected(Patch(edits, f"{patch.reasoning} {note}".strip()), how)
+        if not isinstance(ranking, Lost):
+            indices, why = ranking
+            note = f"[optimizer-ranked: selected {len(indices)}/{len(pool)}] {why}"
+            chosen = tuple(pool[index] for index in indices)
+            return Selected(Patch(chosen, f"{patch.reasoning} {note}".strip()), "ranked")
+    note = f"[fallback truncated {len(pool)}->{budget}]"
+    return Selected(Patch(pool[:budget], f"{patch.reasoning} {note}".strip()), "truncated")

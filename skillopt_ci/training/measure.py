@@ -64,7 +64,8 @@ def made_under(
     return [
         (task.id, task.attempt)
         for record in records
-        if record.proposal.attempted_under == skill_sha256 and basis in (None, record.basis_sha256)
+        if record.proposal.attempted_under == skill_sha256
+        and (basis is None or record.basis_sha256 == basis)
         for task in record.proposal.rollout.tasks
         if task.status.measured
     ]

@@ -120,7 +120,7 @@ def step_records(
     steps = [
         (one.step, before.skill_sha256)
         for before, one in pairwise(checkout.history)
-        if one.kind == "step" and epoch in (None, one.epoch)
+        if one.kind == "step" and (epoch is None or one.epoch == epoch)
     ]
     read = partial(run.ledger.read, checkout.commit)
     old = 0 if epoch is not None else max(0, len(steps) - _REMEMBERED_STEPS)
