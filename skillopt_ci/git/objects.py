@@ -238,7 +238,5 @@ def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn
     kept = tuple(f"{path}/" for path in keep)
     if left := tuple(path for path in conflicts if not f"{path}/".startswith(kept)):
         return TakeIn(None, left)
-    entries = {
-        tuple(path.split("/")): find_entry(git, ours, path, file_only=False) for path in keep
-    }
+    entries = {tuple(p.split("/")): find_entry(git, ours, p, file_only=False) for p in keep}
     return TakeIn(write_tree(git, _changed(git, read_tree(git, tree), entries)))

@@ -6,7 +6,7 @@ from time import sleep
 from typing import NamedTuple
 
 from skillopt_ci.errors import InfrastructureError, LostRace, PushRefused, RepositoryError
-from skillopt_ci.git.process import Exited, Git
+from skillopt_ci.git.process import Exited, Git, redact
 from skillopt_ci.git.refs import HOW_TO_REPAIR, REFUSED_BY_HOOK, Move, read, tracking
 
 _RACE = re.compile(
@@ -210,8 +210,8 @@ def fetch_error(remote: str, result: Exited) -> InfrastructureError | Repository
             f"refs of this repository are locked or broken, so nothing can be fetched\n{words}",
             hint=HOW_TO_REPAIR,
         )
-    meaning, hint = _explain(words, _FAILURES)
-    return InfrastructureError(f"cannot read from {remote!r}: {meaning}\n{words}", hint=hint)
+    why, hint = _explain(words, _FAILURES)
+    return InfrastructureError(f"cannot read from {redact(remote)!r}: {why}\n{words}", hint=hint)
 
 
 def _listed(git: Git, *words: str) -> Exited:

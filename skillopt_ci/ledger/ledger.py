@@ -236,6 +236,14 @@ class Ledger:
             self._refuse_collisions(there, self.remote)
             attempt = Move(candidate, there.get(candidate), position.base)
             remote.push(git, self.remote, (attempt,), "--dry-run")
+            fetched = git.remember("remote", "get-url", self.remote).text
+            pushed = git.remember("remote", "get-url", "--push", self.remote).text
+            own = {ref: oid for ref, oid in there.items() if ref in self.names}
+            if pushed != fetched and remote.heads(git, pushed, *self.names) != own:
+                raise RepositoryError(
+                    f"{self.remote!r} is pushed to another repository than it is fetched from",
+                    hint="Name a remote without a push URL of its own with `git.remote`.",
+                )
 
     def _refuse_collisions(self, existing: Iterable[str], where: str) -> None:
         for ref in existing:
@@ -268,13 +276,11 @@ class Ledger:
             *(["--full-history"] if paths else []),
             tip, "--", *paths,
         )  # fmt: skip
-        commits = []
-        for record in shown.text.split("\0")[:-1]:
-            sha, parents, author, time, message = record.split("\n", 4)
-            commits.append(
-                history.Commit(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
-            )
-        return tuple(commits)
+        records = (record.split("\n", 4) for record in shown.text.split("\0")[:-1])
+        return tuple(
+            history.Commit(sha, tuple(parents.split()), author, time, message.rstrip("\n"))
+            for sha, parents, author, time, message in records
+        )
 
     def deepen(self, generations: int) -> bool:
         """Deepen a shallow clone by ``generations`` (0: all); False if it is not one."""
@@ -407,20 +413,17 @@ _SKILLS_BRANCHES = ("refs/heads/skillopt/*", "refs/remotes/*/skillopt/*")
 def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
     """The commit with the newest record of the run, preferably from refs already here.
 
-    That is the skills branch, here or as last fetched. If this clone has none (a single-branch
-    clone), it is fetched. If the remote has none either, the base branch is used. It is also used
-    if the remote cannot be read; then ``warn`` is called with its age.
+    That is the skills branch, here or as last fetched; a single-branch clone fetches it. It is the
+    base branch if there is no such branch or, after ``warn`` tells its age, no remote to read.
     """
     known = _known(ledger)
     if known is None and ledger.remote is not None:
         try:
             ledger.sync()
+            known = _known(ledger)
         except InfrastructureError:
-            base = base_commit(ledger)
-            time = ledger.log(base, limit=1)[0].time.replace("T", " ")
+            time = ledger.log(base_commit(ledger), limit=1)[0].time.replace("T", " ")
             warn(f"{ledger.remote} cannot be read: this is from {ledger.base} as of {time}")
-            return base
-        known = _known(ledger)
     return known or base_commit(ledger)
 
 

@@ -313,9 +313,7 @@ def test_good_repository_passes_and_stays_also_with_a_step_in_flight(bench, here
     before = bench.git(origin, "for-each-ref")
     check(bench, here)
     assert bench.git(origin, "for-each-ref") == before
-    _, candidate = bench.proposed(here, "one\n")
-    before = bench.git(origin, "for-each-ref")
-    assert candidate in before
+    assert bench.proposed(here, "one\n")[1] in (before := bench.git(origin, "for-each-ref"))
     check(bench, here)
     assert bench.git(origin, "for-each-ref") == before
 
@@ -331,9 +329,11 @@ def test_missing_identity_is_found(bench, here, git_config):
     [
         ({"commit.gpgSign": "true", "gpg.program": "false"}, r"gpg failed.*\n.*commit\.gpgSign"),
         ({"remote.origin.pushUrl": "http://127.0.0.1:9/repo.git"}, "network or the server failed"),
+        ({"remote.origin.pushUrl": "."}, "to another repository than it is fetched from"),
     ],
 )
-def test_signing_and_network_that_fail_are_found(bench, here, settings, words):
+def test_settings_that_cannot_work_are_found(bench, here, settings, words):
+    bench.save(here, "ahead", "of origin\n")
     for key, value in settings.items():
         bench.git(here, "config", key, value)
     with pytest.raises((RepositoryError, PushRefused), match=words):
