@@ -279,8 +279,8 @@ def _step_parts(record: StepRecord, links: md.Links) -> Iterator[str]:
 
 def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
     """Applied edits, or the new document, as diffs; then other facts and edits not applied."""
-    applied = proposal.applied_edits
-    for number, edit in enumerate(applied[:_MOST_EDITS], start=1):
+    applied = [(number, edit) for number, edit in enumerate(proposal.edits, 1) if edit.applied]
+    for number, edit in applied[:_MOST_EDITS]:
         kept = _prefixed(" ", edit.target) if edit.op == "insert_after" else ""
         removed = _prefixed("-", edit.target) if edit.op in ("replace", "delete") else ""
         added = "" if edit.op == "delete" else _prefixed("+", edit.content)
@@ -291,12 +291,11 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
     if not applied and proposal.body_changed and proposal.diff:
         yield md.block(proposal.diff, "diff", lines=2 * _DIFF_LINES)
     besides = [f"{fact.label}: {fact.text}" for fact in extra_facts(proposal)]
-    for number, edit in enumerate(proposal.edits, start=1):
+    for number, edit in enumerate(proposal.edits, 1):
         if edit.reason:
             besides.append(f"refused: edit {number}: {edit.reason}")
         elif not edit.applied:
-            text = (edit.content or edit.target)[:80]
-            besides.append(f"not applied: {edit.op} “{text}”: {edit.status}")
+            besides.append(f"edit {number}: {say.edit_fate(edit)}: {say.edit_text(edit)}")
     yield _list("Besides", (md.inline(told, 300) for told in besides))
 
 

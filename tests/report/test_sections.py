@@ -175,10 +175,10 @@ def test_every_edit_is_a_diff(change, diff):
 def test_what_was_not_applied_is_told_with_its_reason():
     missing = EditRecord(op="replace", target="gone", status="skipped_target_not_found")
     refused = EditRecord(op="append", content="answer 42", status="refused", reason="gives it away")
-    text = parts(missing, refused)
-    assert "“gone”: skipped&#95;target&#95;not&#95;found" in text
+    text = parts(missing, refused, edit("append", content="new"))
+    assert "- edit 1: skipped target not found: replace “gone” by “” (seen in 1 failed" in text
+    assert ("**Edit 3**" in text, "**Edit 1**" in text, "answer 42" in text) == (True, False, False)
     assert "- refused: edit 2: gives it away" in text
-    assert "answer 42" not in text
 
 
 def test_a_rewritten_document_has_one_diff():
