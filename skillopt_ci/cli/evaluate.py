@@ -289,12 +289,12 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
         within = found.effect <= found.mean <= 1 - found.effect
         print_table(
             settings,
-            ("selection tasks", "equal skill", "worse skill", "better skill"),
+            ("tasks", "equal", "worse", "better"),
             [
                 (f"{one.tasks:,}", f"{one.same:.1%}", f"{one.worse:.1%}", f"{one.better:.1%}")
                 for one in found.rates
             ],
-            f"Accepted in {found.trials} simulated comparisons (worse, better: by "
+            f"Skills accepted in {found.trials} simulated comparisons (worse, better: by "
             f"{found.effect:g}{'' if within else ', or to a score of 0 or 1'})",
         )
     settings.say(f"\nUsed {usage_text(found.usage)}.")

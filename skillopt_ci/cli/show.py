@@ -222,16 +222,17 @@ def replay_command(settings: Globals) -> None:
     """
     reader = open_reader(settings)
     rows = [*_replayed(reader), *_replayed_confirmations(reader)]
-    wrong = [name for name, _, _, outcome in rows if outcome.startswith("differs")]
     verdicts = [dict(zip(_REPLAY_HEADINGS, row, strict=True)) for row in rows]
-    if not settings.json:
+    if rows and not settings.json:
         print_table(settings, _REPLAY_HEADINGS, rows, _title(reader), ("tasks", "recorded"))
-    if wrong:
+    if wrong := [name for name, _, _, outcome in rows if outcome.startswith("differs")]:
         error = RepositoryError(f"The records do not support the verdict on {', '.join(wrong)}.")
         error.details = {"verdicts": verdicts}
         raise error
     if settings.json:
         print_json(verdicts)
+    elif not rows:
+        settings.say(f"{_title(reader)}: no verdict of the gate is recorded yet.")
 
 
 _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")

@@ -343,20 +343,20 @@ def test_links_and_pipes_stay_and_the_mode_is_the_users(cli, done, tmp_path):
 
 def test_programs_get_it_with_its_score(cli, done, git):
     result = cli(done, "best")
-    assert (result.code, result.out.removesuffix("\n")) == (ExitCode.DONE, git(done, "show", KEPT))
-    assert result.out.endswith("\n")
+    assert (result.code, result.out) == (ExitCode.DONE, git(done, "show", KEPT) + "\n")
     found = cli(done, "best", "--json").json
-    assert found["text"] == result.out
-    assert (found["run"], found["tasks"], found["simulated"]) == ("quickstart", 16, True)
+    facts = {"text": result.out, "run": "quickstart", "tasks": 16, "simulated": True}
+    assert found | facts == found
 
 
-def test_replay_makes_every_verdict_again(cli, finished, monkeypatch):
+def test_replay_makes_every_verdict_again(cli, finished, fresh, monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")  # too few for all columns
     done = cli(finished, "replay")
     assert (done.code, done.err, "replayed" in done.out) == (0, "", True)
     rows = cli(finished, "replay", "--json").json
     assert {"step 1", "step 2", "end of epoch 1"} <= {row["what"] for row in rows}
     assert {(row["replayed"], type(row["tasks"])) for row in rows} == {("the same", int)}
+    assert (cli(fresh, "finish").code, "no verdict" in cli(fresh, "replay").out) == (0, True)
 
 
 def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
