@@ -121,7 +121,7 @@ def _mark(moment: Moment, x: float, verdicts: Mapping[str, str]) -> Mark:
     if entry.score_after is None:
         return Mark(x, _y(0), "none", title, anchor(entry))
     fate: Literal["merged", "reverted"] = "merged" if entry.stays else "reverted"
-    of = f"{entry.tasks} of " if entry.planned else ""
+    of = f"{entry.tasks:,} of " if entry.planned else ""
     on = f" on {of}{plural(entry.planned or entry.tasks, 'task')}" if entry.tasks else ""
     return Mark(
         x,
