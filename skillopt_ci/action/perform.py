@@ -347,8 +347,7 @@ def _evaluate(job: Job, pull: Evaluate) -> JobOutcome:
     # object, because a shallow clone hides the parents of the merge that GitHub checks out.
     git = Git(job.folder)
     head = git.run("rev-parse", "HEAD").text
-    commit = git.run("cat-file", "-p", "HEAD").text
-    if pull.head_sha == head or f"parent {pull.head_sha}" in commit:
+    if pull.head_sha == head or f"parent {pull.head_sha}" in git.run("cat-file", "-p", "HEAD").text:
         raise UsageError(
             f"the checkout has pull request #{pull.number} in it; evaluate it from base",
             hint="Check out with `ref: ${{ github.event.pull_request.base.sha }}`.",

@@ -52,8 +52,7 @@ def unpack(archive: bytes, *, strict: bool = False) -> list[Member]:
         folder = path.rpartition("/")[0]
         above = members.get(folder)
         blocked[path] = blocked[folder] or ("" if above is None or above.folder else folder)
-    if (through := [name for name in members if blocked[name]]) and strict:
-        name = through[0]
+    if strict and (name := next(filter(blocked.get, members), "")):
         raise FileRefused(f"the archive has {name!r} below {blocked[name]!r}, no folder.")
     return [member for member in members.values() if not blocked[member.name]]
 

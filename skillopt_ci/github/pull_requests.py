@@ -135,11 +135,15 @@ def merge_pull_request(
 
 
 def changed_paths(client: Client, number: int, head: str) -> frozenset[str] | None:
-    """Changed paths, old names too; None for over 3,000 (GitHub's limit) or a replaced ``head``."""
+    """Changed paths, old names too; None if unclear: over 3,000, ``head`` replaced or shared."""
     with asking(f"list the files of #{number}", _READ):
         pull = client.repo.get_pull(number).complete()
         files = list(pull.get_files())
         if len(files) < pull.changed_files or client.repo.get_pull(number).head.sha != head:
+            return None
+        # the check on a commit counts for every pull request of it, and forks may open several
+        opened = client.repo.get_pulls() if is_from_fork(pull) else ()
+        if any(one.head.sha == head and one.number != number for one in opened):
             return None
         names = [name for file in files for name in (file.filename, file.previous_filename)]
         return frozenset(name for name in names if name)

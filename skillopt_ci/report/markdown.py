@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from skillopt_ci.messages import fenced
 from skillopt_ci.sanitize import harmless, visible
 
 #: A zero-width space that breaks up mentions, references and addresses. GitHub looks for these
@@ -88,9 +89,7 @@ def block(text: str, info: str = "", *, lines: int = 60, width: int = 300) -> st
     shown = [clip(harmless(line), width) for line in found[:lines]]
     if len(found) > lines:
         shown.append(f"… {len(found) - lines:,} more lines")
-    longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join((f"{fence}{info}", *shown, fence))
+    return fenced("\n".join(shown), info)
 
 
 def details(summary: str, body: str) -> str:

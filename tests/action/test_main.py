@@ -21,10 +21,12 @@ SCHEDULE = {"schedule": "17 3 * * 1", "sender": ADA}
 pytestmark = pytest.mark.end_to_end
 
 
-def propose(world: World, head: str, repository: dict[str, str] = OURS) -> dict[str, Any]:
+def propose(
+    world: World, head: str, of: dict[str, str] = OURS, base: str = "main"
+) -> dict[str, Any]:
     """Open a pull request of this commit; return the payload of the event."""
-    pulls.add(world.hub, "ada", head, head="better", base="main", head_repo=repository["full_name"])
-    return opened_pull(head, world.hub.bare.tip("main"), repository)
+    pulls.add(world.hub, "ada", head, head="better", base=base, head_repo=of["full_name"])
+    return opened_pull(head, world.hub.bare.tip(base), of, len(world.hub.pulls))
 
 
 def conclusions(world: World, commit: str) -> list[str]:
@@ -214,8 +216,7 @@ def test_the_token_is_masked_and_in_no_file(world):
     world.environ["OPENAI_API_KEY"] = "sk-planted-0123"
     done = world.start("schedule", SCHEDULE, token="sesame-open-0123")
     masks, _, rest = done.log.partition("::group::")
-    assert "::add-mask::sesame-open-0123" in masks
-    assert "::add-mask::sk-planted-0123" in masks
+    assert all(f"::add-mask::{one}" in masks for one in ("sesame-open-0123", "sk-planted-0123"))
     assert "sesame" not in rest + done.summary + str(done.outputs)
     for file in (world.workspace / ".git").rglob("*"):
         assert file.is_dir() or b"sesame-open-0123" not in file.read_bytes()
@@ -224,8 +225,7 @@ def test_the_token_is_masked_and_in_no_file(world):
 def test_a_forks_pull_request_is_told_before_anything_is_spent(world):
     done = world.start("pull_request", propose(world, "a" * 40, FORK), token="")
     assert (done.code, done.outputs["result"]) == (0, "skipped")
-    assert "::notice title=skillopt-ci did nothing::" in done.log
-    assert "nothing was spent" in done.log
+    assert "nothing was spent" in done.log.partition("::notice title=skillopt-ci did nothing::")[2]
 
 
 def test_a_checkout_that_another_user_owns_is_told_once(world):
@@ -238,8 +238,7 @@ def test_a_checkout_that_another_user_owns_is_told_once(world):
 def test_an_ordinary_comment_starts_nothing(world):
     done = ask(world, "Nice\n::error::forged", 1)
     skipped = {"result": "skipped", "report": ".git/skillopt-ci/skillopt-report.md"}
-    assert (done.code, done.outputs) == (0, skipped)
-    assert "forged" not in done.log
+    assert (done.code, done.outputs, "forged" in done.log) == (0, skipped, False)
 
 
 @pytest.mark.parametrize("repository", [OURS, FORK])
@@ -252,8 +251,7 @@ def test_a_comment_asks_for_what_was_head_when_it_was_made(world, repository):
     world.hub.push("better", later, "2020-01-01T00:00:05Z", name)
     done = ask(world, "/skillopt eval", 1, "2020-01-01T00:00:05Z", overrides=TINY)
     assert done.outputs["result"] == "done", done.log
-    assert len(conclusions(world, first)) == 1
-    assert conclusions(world, later) == []
+    assert [len(conclusions(world, commit)) for commit in (first, later)] == [1, 0]
 
 
 @pytest.mark.parametrize("trouble", ["", "nothing known", "deleted", "no fork"])
@@ -311,7 +309,8 @@ def test_an_unknown_command_in_a_comment_is_answered(world, body):
 
 
 def test_a_fork_that_changes_the_skill_waits_for_the_label(world):
-    head = world.hub.bare.save("better", SKILL, "# Ledger\n")
+    world.hub.bare.save("other", SKILL, "# Ledger\n")
+    head = world.hub.bare.save("better", "README.md", "Read\n", start="other")
     world.start("pull_request_target", propose(world, head, FORK))
     (check,) = world.hub.checks.values()
     assert (check["name"], check["head_sha"], check["status"]) == (CHECK, head, "in_progress")
@@ -320,6 +319,9 @@ def test_a_fork_that_changes_the_skill_waits_for_the_label(world):
     done = world.start("pull_request_target", propose(world, head, FORK))
     assert (done.code, check["conclusion"]) == (0, "failure")
     assert "could be published:** the check skillopt-ci / quickstart evaluation" in done.summary
+    # a pull request of the same commit into a branch with this skill does not turn it green
+    world.start("pull_request_target", propose(world, head, FORK, "other"))
+    assert conclusions(world, head) == ["failure"]
 
 
 def test_a_job_without_a_checkout_is_told_so(world):
@@ -355,11 +357,9 @@ def test_a_mistake_in_the_configuration_is_shown_where_it_is(world):
 
 @pytest.mark.parametrize(
     ("name", "deleted"),
-    [
-        ("skillopt/<script>alert(1)</script>`code`|__bold__", False),
-        ("<img/src=x/onerror=alert(1)>", True),
-    ],
-)
+    [("skillopt/<script>alert(1)</script>`code`|__bold__", False),
+     ("<img/src=x/onerror=alert(1)>", True)],
+)  # fmt: skip
 def test_the_name_of_a_branch_does_not_act_in_the_summary(world, name, deleted):
     done = world.start("push", {"ref": f"refs/heads/{name}", "deleted": deleted, "sender": ADA})
     assert done.outputs["result"] == "skipped"
