@@ -119,7 +119,8 @@ def check_computers(splits: Splits, config: Config, pool: ComputerPool | None) -
     for task in splits.all:
         needs = {
             "rollout.task": config.rollout.task is not None,
-            f"rollout.solver: {solver.type}": solver.type in ("agent", "external"),
+            f"rollout.solver: {solver.type}": solver.type in ("agent", "external")
+            or (solver.type == "scripted" and bool(solver.commands)),
             "scorer: computer": grades_there(config.scorer),
             f"task {task.id!r}": task.computer is not None,
             f"the scorer of task {task.id!r}": grades_there(task.scorer),

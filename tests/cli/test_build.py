@@ -204,23 +204,21 @@ def test_before_the_start_the_skill_is_its_own_initial_but_there_is_no_best(untr
 
 AGENT = "rollout.solver={type: agent}"
 DOCKER = "rollout.computer={type: docker}"
+UNCONFINED = "rollout.computer={type: unconfined}"
 
 
 @pytest.mark.parametrize(
     ("block", "overrides", "said"),
     [
         (None, [AGENT], "rollout.solver: agent needs a computer"),
+        (None, ["rollout.solver={type: scripted, commands: [ls]}"], "scripted needs a computer"),
         (ComputerBlock(), [], "task 'greet' needs a computer"),
         (None, [AGENT, DOCKER], "no image is named for task 'greet'"),
         (ComputerBlock(), [DOCKER], "no image is named for task 'greet'"),
-        (None, [], None),
+        (None, ["rollout.solver={type: scripted}"], None),
         (None, [DOCKER], None),
         (ComputerBlock(image="own:1"), [AGENT, DOCKER], None),
-        (
-            ComputerBlock(image="own:1"),
-            [AGENT, "rollout.computer={type: unconfined}"],
-            "'greet' names the image own:1",
-        ),
+        (ComputerBlock(image="own:1"), [AGENT, UNCONFINED], "'greet' names the image own:1"),
         (ComputerBlock(), [AGENT, DOCKER, "rollout.computer.image=all:1"], None),
         (ComputerBlock(), [AGENT, DOCKER, "rollout.task={image: 'all:1'}"], None),
     ],
