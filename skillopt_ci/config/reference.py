@@ -151,8 +151,7 @@ TRANSPORT = {
 }
 #: Where people put keys although `api_key_env` and `env` are there for them.
 _PERHAPS_SECRET = ("command", "extra_body")
-#: How often failures are retried, where attempts run, what is recorded of them, and who may see
-#: what meanwhile.
+#: How often failures are retried, where attempts run, what is recorded, who can read secrets.
 _OF_ROLLOUTS = {"retries", "executor", "events", "programs_can_read_secrets"}
 #: Confirmation tells what a merge is worth, and changes no merge.
 _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
@@ -163,12 +162,12 @@ _WITHOUT_INFLUENCE: dict[str, IncEx | bool] = {
     "rollout": _OF_ROLLOUTS,
     "model": dict.fromkeys(("target", "optimizer", "judge"), TRANSPORT),
 }
-#: What :func:`influences` leaves out at these defaults.
+#: What :func:`influences` leaves out at these defaults, by dotted key; of the gate, each option.
 _LEFT_OUT: Mapping[str, object] = {
     "rollout": RolloutConfig().model_dump(mode="json", exclude=_OF_ROLLOUTS),
     "environment": None,
-    "gradient": {"analysts": 1},
-    "evaluation": {"gate": GateConfig().model_dump(mode="json")},
+    "gradient.analysts": 1,
+    "evaluation.gate": GateConfig().model_dump(mode="json"),
 }
 
 
@@ -197,11 +196,11 @@ def influences(config: Config) -> dict[str, Any]:
         **gate.model_dump(mode="json", exclude_defaults=True),
     }
     facts["evaluation"]["race"] = _RACE
-    for section in ("rollout", "environment"):
-        if facts[section] == _LEFT_OUT[section]:
-            del facts[section]
-    if facts["gradient"]["analysts"] == 1:
-        del facts["gradient"]["analysts"]
+    for key, default in _LEFT_OUT.items():
+        section, _, inner = key.rpartition(".")
+        holder = facts[section] if section else facts
+        if holder[inner] == default:
+            del holder[inner]
     return facts
 
 
