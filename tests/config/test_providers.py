@@ -15,7 +15,7 @@ def role(provider: str, **more: Any) -> ModelRole:
 
 
 def test_every_name_has_a_preset():
-    assert tuple(PROVIDERS) == get_args(ProviderName)
+    assert tuple(PROVIDERS) == get_args(ProviderName), "name them in the order of providers.toml"
 
 
 @pytest.mark.parametrize(

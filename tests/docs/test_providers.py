@@ -19,7 +19,7 @@ _PROTOCOLS = {
     "chat": "`test_providers.py`: chat",
     "messages": "`test_providers.py`: messages",
     "command": "`test_command_client.py`",
-    "simulated": "`simulated/`",
+    "simulated": "`tests/demo/`",
 }
 
 

@@ -41,7 +41,7 @@ def test_go_on_from_fixture(name, tmp_path):
     place = unpack(name, tmp_path)
     case = Case.load((tmp_path / "case.json").read_text(encoding="utf-8"))
     found, expected = go_on(place, case), case.expected
-    assert _told(found, case) == _told(expected, case), found["told"]
+    assert _told(found, case) == _told(expected, case), f"{found['told']}\n{ON_PURPOSE} {name}"
     told = differences(expected, found, likely=case.likely)
     assert not told, "\n".join([*told, ON_PURPOSE, name])
     if case.likely:
@@ -64,7 +64,7 @@ def _told(observed: Mapping[str, Any], case: Case) -> list[tuple[int, list[str]]
 
 def test_quickstart(tmp_path):
     found, expected = surface.quickstart(tmp_path), surface.expected("quickstart")
-    assert found["told"] == expected["told"]
+    assert found["told"] == expected["told"], f"{ON_PURPOSE} quickstart"
     assert not (told := differences(expected, found)), "\n".join([*told, ON_PURPOSE, "quickstart"])
     assert found["keys"] == expected["keys"]
     # the README's transcript is its log
