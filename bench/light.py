@@ -5,6 +5,7 @@ each figure with its limit; it exits with 1 if one is over it. Every figure is t
 a busy machine only ever adds, to wall time most. CPU includes that of git.
 """
 
+import argparse
 import json
 import os
 import re
@@ -167,7 +168,9 @@ def lines(folder: Path, steps: int) -> Iterator[Line]:
 
 
 def main() -> int:
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else STEPS
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("steps", type=int, nargs="?", default=STEPS)
+    steps = parser.parse_args().steps
     print(f"{'':<32}{'figure':>8}{'limit':>8}")
     over = False
     with tempfile.TemporaryDirectory(prefix="skillopt-ci-bench-") as folder:

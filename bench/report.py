@@ -5,6 +5,7 @@ writes both reports, opens them in headless Chromium, and prints each figure wit
 exits with 1 if one is over it, if the browser complains, or if a page asks for anything.
 """
 
+import argparse
 import gzip
 import shutil
 import sys
@@ -147,7 +148,9 @@ def rows(browser: Browser, repository: Path, limits: Limits) -> Iterator[tuple[s
 
 def main() -> int:
     """Print both tables; 1 if anything is over its limit."""
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else STEPS
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("steps", type=int, nargs="?", default=STEPS)
+    steps = parser.parse_args().steps
     over = False
     with (
         tempfile.TemporaryDirectory(prefix="skillopt-ci-bench-") as folder,

@@ -7,6 +7,7 @@ runs in Docker, so the composite action stands for its twin. GitHub's own action
 artifacts) cannot be had without GitHub; a few lines of bash imitate them.
 """
 
+import argparse
 import json
 import os
 import re
@@ -202,6 +203,7 @@ def run_all(engine: Engine, hub: Hub) -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with TemporaryDirectory(prefix="skillopt-ci-act-") as place:
         folder = Path(place)
         bare = Bare(folder / "github" / "octo" / "skills.git")
