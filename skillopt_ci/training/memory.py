@@ -141,7 +141,7 @@ def warn_of_trained(run: Run, checkout: Checkout, tasks: Collection[Task], split
         for task in step.proposal.rollout.tasks
     }
     if seen := len(trained & {task.id for task in tasks}):
-        told = f"Training used {seen} of {plural(len(tasks), f'{split} task')}: the split changed"
+        told = f"Training used {seen:,} of {plural(len(tasks), f'{split} task')}: the split changed"
         run.observer(Note(f"{told}, so the {split} scores may be too high.", "warning"))
     return seen
 

@@ -111,6 +111,6 @@ def test_a_mark_says_what_only_the_evidence_can_tell_from_noise_and_what_is_an_e
     history = [START, entry("step", 1, "accept_new_best", 0.5)]
     assert "merged, new best" in curve(history).marks[1].title
     assert "new best" not in curve(history, {"step-1": "merged, within noise"}).marks[1].title
-    facts = {"score_after": 0.825, "tasks": 1600, "planned": 4000}
+    facts = {"score_after": 0.825, "tasks": 1_600, "planned": 4_000}
     (_, mark) = curve([START, run_views.entry(7, **facts)]).marks
     assert mark.title.endswith("~0.825 on 1,600 of 4,000 tasks")
