@@ -51,7 +51,7 @@ def test_a_text_without_secrets_stays_the_same():
 
 @pytest.mark.parametrize("cut", [12, 16, len(SECRET) - 1])
 def test_what_is_left_of_a_secret_where_a_text_was_cut_off_is_hidden(cut):
-    redact = Redactor([SECRET])
+    redact = Redactor([f" {SECRET}\n"])
     assert redact(f"said: {SECRET[:cut]}") == f"said: {HIDDEN}"
     assert redact(f"{SECRET[-cut:]} was said") == f"{HIDDEN} was said"
 

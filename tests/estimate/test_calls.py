@@ -87,9 +87,8 @@ def test_several_attempts_are_counted_wherever_they_are_made():
 def test_a_candidate_is_measured_on_each_task_at_most_once():
     found = calls_of(config())[SELECTION]
     assert (found.low, found.high) == (0, 10)
-    counted = calls.in_calls(
-        {ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}, Range(0, 6.5, 50)
-    )
+    made = {ROLLOUT: Range(10, 10, 10), ANALYST: Range(1, 2, 4)}
+    counted = calls.in_calls(made, Range(0, 6.5, 50))
     assert counted == {ROLLOUT: Range(0, 65, 500), ANALYST: Range(1, 2, 4)}
 
 
@@ -149,7 +148,7 @@ def test_the_judge_is_asked_for_every_attempt(effort):
     [(0, 8, 0), (1, 8, 0), (2, 8, 1), (8, 8, 1), (9, 8, 2), (17, 8, 3)],
 )
 def test_merging_is_a_tree(patches, size, expected):
-    assert calls.merge_calls(patches, size) == expected
+    assert calls.merged(0, patches, Gradient(merge_batch_size=size)) == expected
 
 
 @given(st.integers(0, 500), st.integers(2, 20))

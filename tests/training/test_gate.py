@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.config import Evaluation
+from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Decision
 from skillopt_ci.training.gate import Setup, compare, losses, set_up
@@ -189,8 +189,9 @@ def test_tasks_that_are_seldom_solved_come_first():
     assert (terms.order[-1], terms.eligible) == ("b", {"a", "c", "d"})
 
 
-def test_an_open_gate_measures_everything():
-    assert not set_up(TEXT, PLANNED, CURRENT, CURRENT, (), Evaluation(use_gate=False)).stop
+def test_an_open_gate_or_one_without_early_stopping_measures_everything():
+    for off in (Evaluation(use_gate=False), Evaluation(gate=GateConfig(early_stop=False))):
+        assert not set_up(TEXT, PLANNED, CURRENT, CURRENT, (), off).stop
     evaluation = Evaluation(use_semantic_density=True, semantic_density_weight=0.5)
     assert set_up((1.0, 2), PLANNED, CURRENT, CURRENT, (), evaluation).bonus == pytest.approx(0.5)
 

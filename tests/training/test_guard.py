@@ -242,7 +242,7 @@ def test_random_values_under_a_telling_name_are_found(text):
         "Stay below the limit: tokens max_output_tokens=4096.",
         "Authors of sk-learn-based-classification-pipelines agree.",
         "A token is about four characters of ordinary_text.",
-        "Reference 123456789012 on 2026-11-21.",
+        *("Reference 123456789012 on 2026-11-21.", "the token is in-my-desk-2b7d9f"),
     ],
 )
 def test_ordinary_sentences_hold_no_secret(text):

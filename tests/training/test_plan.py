@@ -207,16 +207,16 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
 
 
 def test_ends_of_epochs_after_the_first_are_part_of_the_plan():
-    sizes, budget = Sizes(20, 20, 0), {"run": {"calls": 400}}
-    assert last_step(configured(budget=budget, train={"num_epochs": 99}), sizes, None, ()) == 5
+    many = {"train": {"num_epochs": 99}, "budget": {"run": {"calls": 400}}}
+    sizes = Sizes(20, 20, 0)
+    assert last_step(configured(**many), sizes, None, ()) == 5
     off = {"use_slow_update": False}  # a meta skill alone compares skills and measures none
-    config = configured(budget=budget, train={"num_epochs": 99}, optimizer=off)
-    assert last_step(config, sizes, None, ()) == 6
-    off = {"use_slow_update": False, "use_meta_skill": False}
-    config = configured(budget=budget, train={"num_epochs": 99}, optimizer=off)
+    assert last_step(configured(**many, optimizer=off), sizes, None, ()) == 6
+    config = configured(**many, optimizer={**off, "use_meta_skill": False})
     assert last_step(config, sizes, None, ()) == 11  # (400 - 20) / (20 + 10 + 4)
     # a look at 16 tasks is more than half of them: none is spared
     assert last_step(config, Sizes(20, 20, 0, look=16), None, ()) == 8  # (400 - 20) / (20 + 20 + 4)
+    assert last_step(configured(**many), Sizes(80, 20, 0), None, ()) == 6
 
 
 def test_dollars_and_tokens_are_planned_by_what_a_call_took_so_far():

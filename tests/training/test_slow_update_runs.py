@@ -78,7 +78,7 @@ def test_guidance_that_harms_is_truly_reverted(due, model_server):
     model_server.guidance = HARMFUL
     before, tip, state = due.show(BRANCH), due.ref(BRANCH), due.state()
     assert due.end_epoch().record.action == "reject"
-    assert due.show(BRANCH) == before
+    assert due.show(BRANCH) == before == due.show(BRANCH, ".skillopt/demo/epochs/02.md")
     assert due.show(f"{BRANCH}~1") != before
     assert due.parents(f"{BRANCH}~1") == [tip]
     assert (due.state().current, due.state().best) == (state.current, state.best)

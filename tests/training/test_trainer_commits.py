@@ -89,7 +89,7 @@ def test_edits_that_all_miss_are_rejected_without_a_measurement(checkout, model_
     model_server.edit = lambda line: {"op": "replace", "target": "nowhere", "content": line}
     outcome = checkout.done()
     assert (outcome.decision.action, outcome.decision.measurement) == ("reject", None)
-    assert len(checkout.subjects()) == 3
+    assert (len(checkout.subjects()), checkout.history()[-1].planned) == (3, 0)
     assert checkout.show(BRANCH) == "# Items\n"
 
 
