@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.agents.streams import READERS, AgentTranscript
+from skillopt_ci.aio import off_the_clock
 from skillopt_ci.computer.computer import SEARCH_PATH, Computer
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
@@ -32,8 +33,6 @@ MOST_ARGUMENT_BYTES = 131_000
 
 #: A longer stream loses its middle.
 _OUTPUT_BYTES = 16_000_000
-#: The program is stopped this long before the attempt ends, to leave time to read its output.
-_MARGIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,19 +277,20 @@ class ExternalSolver:
         if where:
             asked = (Message("system", f"The file {where}:\n\n{read.strip()}"), *asked)
         yield Asked(asked)
-        try:
-            for one in task.images:
-                await computer.write(one.name, b64decode(one.image.data))
-            if where:
-                await self.folder.install(computer, where, read)
-        except FileRefused as error:
-            raise UsageError(
-                f"the skill or a picture of the task cannot be written to {error.message}",
-                hint="Choose another place for the skill with `rollout.solver.skill_as`.",
-            ) from error
-        result = await self._run(computer, prompt, place)
-        # In a thread: a long stream must not cost other attempts their time.
-        transcript = await asyncio.to_thread(READERS[self._format], result.stdout)
+        with off_the_clock():  # the program has its own timeout; then its output is read
+            try:
+                for one in task.images:
+                    await computer.write(one.name, b64decode(one.image.data))
+                if where:
+                    await self.folder.install(computer, where, read)
+            except FileRefused as error:
+                raise UsageError(
+                    f"the skill or a picture of the task cannot be written to {error.message}",
+                    hint="Choose another place for the skill with `rollout.solver.skill_as`.",
+                ) from error
+            result = await self._run(computer, prompt, place)
+            # In a thread: a long stream must not cost other attempts their time.
+            transcript = await asyncio.to_thread(READERS[self._format], result.stdout)
         steps, limit = _within(place.limits, transcript.steps)
         for step in steps:
             yield step
@@ -320,11 +320,10 @@ class ExternalSolver:
                 f"the prompt is too long for an argument of {arguments[0]!r}",
                 hint="Put long texts into files of the task's computer.",
             )
-        allowed = place.limits.rollout_seconds
         result = await computer.run(
             arguments,
             stdin=stdin.encode("utf-8", errors="replace"),
-            timeout=allowed - min(_MARGIN_SECONDS, allowed / 20),
+            timeout=place.limits.rollout_seconds,
             environ=agent_environ(self.settings, self.root, self.environ),
             output_bytes=_OUTPUT_BYTES,
         )

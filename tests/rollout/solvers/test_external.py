@@ -251,10 +251,10 @@ def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_p
 
 
 def hung(started: Path, solver: ExternalSolver, script: str) -> Played:
-    """Play an agent that hangs at the end of ``script``; then its time is over."""
+    """Let the runner's limit of time be over once an agent hangs at the end of ``script``."""
     hang = f"sleep 600 &\necho $! > {started}.new\nmv {started}.new {started}\nsleep 600\n"
     limits = {"rollout_seconds": 60}
-    return play(solver, limits=limits, script=script + hang, begun=started.exists)
+    return play(solver, limits=limits, script=script + hang, begun=started.exists, held=True)
 
 
 WORKED = f"echo '{json.dumps(_said(' '))}'; "
