@@ -382,7 +382,7 @@ def broken_refs(trial: Trial) -> None:
 def broken_cache(trial: Trial) -> None:
     """The file of paid answers is cut, damaged or gone."""
     interrupted(trial)
-    for file in trial.clone.rglob(".git/skillopt/**/*"):
+    for file in trial.clone.rglob(".git/skillopt-ci/**/*"):
         if file.is_file():
             content = bytearray(file.read_bytes())
             for _ in range(40):
