@@ -219,8 +219,8 @@ class Ledger:
 
     def preflight(self, position: Position) -> None:
         """Check that a step could be recorded before anything is paid for."""
-        git, candidate = self.git, self.names.candidate
-        for folder in (self.common_dir / "objects", self.common_dir / "refs" / "heads"):
+        git, candidate, common = self.git, self.names.candidate, self.common_dir
+        for folder in (common, common / "objects", common / "refs/heads"):  # common: packed-refs
             if folder.is_dir() and not os.access(folder, os.W_OK):
                 raise RepositoryError(
                     f"{folder} is read-only, but training writes to it",

@@ -41,15 +41,13 @@ def test_revert_undoes_the_candidate_but_keeps_its_record(bench, here):
 
 def test_hook_environment_is_not_believed(bench, here, repository, monkeypatch):
     def refs_and_index() -> tuple[str, bytes]:
-        index = (repository / ".git/index").read_bytes()
-        return bench.git(repository, "for-each-ref"), index
+        return bench.git(repository, "for-each-ref"), (repository / ".git/index").read_bytes()
 
     before = refs_and_index()
-    for name, value in {"DIR": ".git", "INDEX_FILE": ".git/index", "WORK_TREE": "."}.items():
-        monkeypatch.setenv(f"GIT_{name}", str(repository / value))
-    ledger, _ = bench.trained(here, "one\n")
-    for name in ("DIR", "INDEX_FILE", "WORK_TREE"):
-        monkeypatch.delenv(f"GIT_{name}")
+    with monkeypatch.context() as hook:
+        for name, value in {"DIR": ".git", "INDEX_FILE": ".git/index", "WORK_TREE": "."}.items():
+            hook.setenv(f"GIT_{name}", str(repository / value))
+        ledger, _ = bench.trained(here, "one\n")
     assert ledger.git.folder == here
     assert refs_and_index() == before
     assert bench.ref(here, "refs/heads/skillopt/demo")
@@ -80,6 +78,14 @@ def test_without_a_remote_training_stays_local(bench, repository):
     tip = bench.train(ledger, "one\n")
     assert ledger.remote is None
     assert ledger.sync().tip == tip
+
+
+@pytest.mark.parametrize("name", [".", "objects", "refs/heads"])
+def test_a_folder_of_git_that_is_read_only_is_refused(bench, repository, name, monkeypatch):
+    ledger, folder = bench.open(repository), repository / ".git" / name
+    monkeypatch.setattr("os.access", lambda path, mode: path != folder)
+    with pytest.raises(RepositoryError, match=f"{folder} is read-only"):
+        ledger.preflight(ledger.sync())
 
 
 def test_run_name_must_make_a_branch_that_is_not_the_base(bench, repository):
