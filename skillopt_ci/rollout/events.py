@@ -129,7 +129,7 @@ class EventLog:
             while rest:
                 rest = rest[self._stream.write(rest) :]
         except OSError as error:
-            self._failure = str(error)
+            self._failure = f"{self.file}: {error.strerror}"
 
     def close(self) -> None:
         if self._stream is not None:

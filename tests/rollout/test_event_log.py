@@ -46,6 +46,7 @@ def test_every_event_says_what_it_belongs_to(tmp_path):
     file = tmp_path / "run/events.jsonl"
     order = AttemptRequest(make_task("a/b:c"), "", "rollout", 3)
     with closing(EventLog(file, "demo")) as log, in_attempt(order):
+        assert not file.parent.exists()  # work without attempts leaves no file
         log(STARTED)
         with in_attempt(order, 1):
             log(TryFailed("down"))
@@ -72,7 +73,6 @@ def test_attempts_at_the_same_time_keep_their_labels(tmp_path):
     with closing(log):
         asyncio.run(work())
     events = written(file)
-    assert len(events) == 300
     assert all(event["task"] == event["reason"] for event in events)
     assert [event["seq"] for event in events] == list(range(300))
 
@@ -128,12 +128,6 @@ def test_a_torn_last_line_is_passed_over(tmp_path):
     assert [event["type"] for event in read_events(tmp_path)] == ["attempt_started"]
 
 
-def test_work_without_attempts_leaves_no_file(tmp_path):
-    with closing(EventLog(tmp_path / "folder/e.jsonl", "demo")):
-        pass
-    assert not (tmp_path / "folder").exists()
-
-
 def test_a_disk_that_fails_does_not_end_the_work_and_is_told(tmp_path):
     (tmp_path / "file").touch()
     told: list[Event] = []
@@ -141,7 +135,7 @@ def test_a_disk_that_fails_does_not_end_the_work_and_is_told(tmp_path):
         for _ in range(100):
             log(STARTED)
     (note,) = told
-    assert "incomplete" in note.text
+    assert note.text.endswith(f" is incomplete: {tmp_path}/file/e.jsonl: File exists")
 
 
 def test_only_the_newest_files_are_kept(tmp_path):
