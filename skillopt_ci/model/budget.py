@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -298,6 +299,8 @@ _FRAME = 16
 class Expectation:
     """Assumes the longest answer so far of the stage, and the role's most tokens a character."""
 
+    #: The most that one call of the stage cost beyond the price known here, by the provider.
+    surplus: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     _longest: dict[Account, int] = field(default_factory=dict)
     _density: dict[Role, float] = field(default_factory=dict)
 
@@ -313,10 +316,11 @@ class Expectation:
             cost_usd=None,
         )
 
-    def learn(self, request: ChatRequest, usage: Usage) -> None:
+    def learn(self, request: ChatRequest, usage: Usage, surplus: float = 0.0) -> None:
         if not usage.tokens:  # a refusal, after which the next call may get a long answer
             return
         account, tries = Account(request.role, request.stage), max(1, usage.calls)
+        self.surplus[account] = max(self.surplus[account], surplus / tries)
         self._longest[account] = max(
             self._longest.get(account, 0), usage.completion_tokens // tries
         )
@@ -352,6 +356,7 @@ class BudgetedClient:
         slots = self.questions if request.role is Role.OPTIMIZER else None
         async with slots or nullcontext():
             expected = self._priced(request, self._expectation.expect(request))
+            expected += Usage(cost_usd=self._expectation.surplus[request.role, request.stage])
             await self.meter.reserve(expected)
             try:
                 reply = await self.clients[request.role].complete(asked)
@@ -377,7 +382,8 @@ class BudgetedClient:
 
     def _book(self, request: ChatRequest, reported: Usage) -> Usage:
         usage = self._priced(request, reported)
-        self._expectation.learn(request, usage)
+        listed = self._priced(request, replace(reported, cost_usd=None))
+        self._expectation.learn(request, usage, (usage.cost_usd or 0.0) - (listed.cost_usd or 0.0))
         self.meter.charge(Account(request.role, request.stage), usage)
         self.meter.observe(CallPaid(usage.tokens, usage.cost_usd))
         return usage

@@ -44,7 +44,7 @@ class Slow:
         return self.answer
 
 
-def test_a_failed_call_gives_its_reservation_back(ask, reply):
+def test_a_call_that_fails_or_is_cancelled_gives_its_reservation_back(ask, scripted, reply):
     inner, meter = Slow(reply(), failing=5), Meter(step=Limits(calls=3))
     client = budgeted(inner, meter)
     for _ in range(5):
@@ -52,9 +52,6 @@ def test_a_failed_call_gives_its_reservation_back(ask, reply):
             asyncio.run(client.complete(ask()))
     assert asyncio.run(client.complete(ask())).text == "ok"
     assert meter.total().calls == 1
-
-
-def test_a_cancelled_call_gives_its_reservation_back_and_books_failed_tries(ask, scripted, reply):
     meter = Meter(step=Limits(calls=2))
     inner = scripted(TransientFailure("no", usage=reply("").usage), asyncio.CancelledError())
     client = budgeted(RetryingClient(inner, 3, Throttle(1), draw=lambda: 0.0), meter)
@@ -64,14 +61,12 @@ def test_a_cancelled_call_gives_its_reservation_back_and_books_failed_tries(ask,
     asyncio.run(meter.reserve())
 
 
-def test_a_refusal_is_booked_with_what_it_consumed(ask, scripted):
+def test_a_refusal_is_booked_with_what_it_consumed(ask, scripted, reply):
     meter, usage = Meter(), Usage(calls=1, prompt_tokens=7)
     with pytest.raises(ModelRefusal):
         asyncio.run(budgeted(scripted(ModelRefusal("no", usage=usage)), meter).complete(ask()))
     assert by_stage(meter.accounts()) == {"rollout": usage}
-
-
-def test_a_refusal_that_cost_nothing_says_nothing_of_the_next_answer(ask, scripted, reply):
+    # one that cost nothing says nothing of the next answer
     meter, waited = Meter(step=Limits(tokens=4_200)), []
     client = budgeted(scripted(ModelRefusal("no"), reply()), meter)
 
@@ -100,6 +95,13 @@ def test_calls_are_priced_by_role_unless_the_provider_names_the_cost(ask):
     meter, said = Meter(), ChatReply("ok", "stop", "m", Usage(calls=1, prompt_tokens=10))
     assert asyncio.run(budgeted(Slow(said), meter, unknown).complete(ask())).usage.cost_usd is None
     assert meter.total().cost_usd is None
+    # what it charged is expected of later calls, so that one call at most exceeds a limit
+    meter, said = Meter(run=Limits(cost_usd=10.5)), ChatReply("", "", "m", Usage(1, 10, cost_usd=1))
+    client = budgeted(Slow(said), meter, Tariff("table", "", lambda _: 0.001))
+    asyncio.run(client.complete(ask()))
+    with pytest.raises(BudgetExhausted):
+        asyncio.run(map_ordered(client.complete, [ask()] * 40, limit=8))
+    assert meter.total().cost_usd == 11
     said = ChatReply("", "stop", "m", Usage(calls=1))
     assert asyncio.run(budgeted(Slow(said), Meter(), unknown).complete(ask())).usage.cost_usd == 0.0
 
@@ -108,9 +110,9 @@ def redacted(inner: Any, request: ChatRequest) -> ChatReply:
     return asyncio.run(budgeted(inner, Meter(), redact=Redactor([SECRET])).complete(request))
 
 
-def test_prompts_and_answers_carry_no_secret(scripted):
-    reply = ChatReply(f"a {SECRET}", "stop", "m", Usage(1), f"trace {SECRET}", (CALL,))
-    inner = scripted(reply)
+def test_prompts_answers_and_errors_carry_no_secret(ask, scripted, reply):
+    said = ChatReply(f"a {SECRET}", "stop", "m", Usage(1), f"trace {SECRET}", (CALL,))
+    inner = scripted(said)
     messages = (Message("user", f"use {SECRET}"), Message("assistant", "", tool_calls=(CALL,)))
     heard = redacted(inner, ChatRequest(Role.TARGET, "rollout", messages))
     assert (heard.text, heard.trace) == (f"a {HIDDEN}", f"trace {HIDDEN}")
@@ -118,18 +120,12 @@ def test_prompts_and_answers_carry_no_secret(scripted):
     (asked,) = inner.asked
     assert SECRET not in str(asked)
     assert asked.messages[0].content == f"use {HIDDEN}"
-
-
-def test_errors_carry_no_secret_and_stay_what_they_are(ask, scripted):
     refusal = ModelRefusal(f"no {SECRET}", hint=f"try {SECRET}", usage=Usage(1, 7))
     with pytest.raises(ModelRefusal) as caught:
         redacted(scripted(refusal), ask())
     assert str(caught.value) == f"no {HIDDEN}\ntry {HIDDEN}"
     assert SECRET not in repr(caught.value)
     assert caught.value.usage == Usage(1, 7)
-
-
-def test_what_holds_no_secret_passes_unchanged(ask, scripted, reply):
     inner = scripted(reply("plain"))
     assert redacted(inner, ask()) == reply("plain")
     assert inner.asked == [ask()]
