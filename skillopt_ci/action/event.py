@@ -201,7 +201,7 @@ Activity = Perform | Evaluate | Conclude | Reply | Nothing
 
 #: Events that members or the schedule cause, and that run the repository's own code.
 _OWN_EVENTS = ("push", "schedule", "workflow_dispatch", "repository_dispatch")
-_CHANGED = ("opened", "synchronize", "reopened", "ready_for_review", "rebased")
+CHANGED = ("opened", "synchronize", "reopened", "ready_for_review", "rebased")
 _OWN_BRANCHES = ("skillopt/", "skillopt-candidate/")
 
 
@@ -246,7 +246,7 @@ def _proposed(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
             f"spent. A maintainer starts its evaluation with the label {inputs.label!r} or the "
             "comment `/skillopt eval`."
         )
-    if event.action not in _CHANGED:
+    if event.action not in CHANGED:
         return Nothing(f"{event.action!r} does not change a pull request's skill")
     return _evaluation(event, pull, facts)
 
@@ -254,7 +254,7 @@ def _proposed(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
 def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> Activity:
     if inputs.command not in (None, Command.EVAL):
         return Nothing("on pull_request_target only `eval` is safe")
-    if event.action in _CHANGED and not (pull.from_fork and facts.skill_changed):
+    if event.action in CHANGED and not (pull.from_fork and facts.skill_changed):
         return _evaluation(event, pull, facts)
     # The label is a reviewer's consent to exactly this head; it does not cover later pushes.
     if event.action != "labeled" or event.label.casefold() != inputs.label.casefold():

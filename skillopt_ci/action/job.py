@@ -54,7 +54,9 @@ class Job:
     @property
     def keep(self) -> Path:
         """The folder of files for later steps of the job, which git ignores."""
-        return repositories(self.workspace, self.folder)[-1] / ".git" / "skillopt-ci"
+        places = [one / ".git" for one in repositories(self.workspace, self.folder)]
+        # a submodule or a linked worktree has a file of this name
+        return next(filter(Path.is_dir, reversed(places)), places[-1]) / "skillopt-ci"
 
     @property
     def rollouts(self) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from skillopt_ci.action import git_access
-from skillopt_ci.action.event import Facts, GitHubEvent, Request, decide, read_event
+from skillopt_ci.action.event import CHANGED, Facts, GitHubEvent, Request, decide, read_event
 from skillopt_ci.action.inputs import Inputs, read_inputs
 from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, workspace_of
 from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs
@@ -92,9 +92,10 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
         return _of_comment(job, event.actor, event.comment)
     # without a checkout, nobody knows
     configured = job.settings.config_file.is_file() or not job.keep.parent.exists()
-    if event.pull is None or not configured:
-        return Facts(configured=configured)
     labelled = event.action == "labeled" and event.label.casefold() == job.inputs.label.casefold()
+    # other events of pull requests ask for nothing: a review, another label, a close
+    if event.pull is None or not configured or not (labelled or event.action in CHANGED):
+        return Facts(configured=configured)
     actor_may_write = labelled and job.client is not None and job.client.may_write(event.actor)
     if (loaded := job.configured) is None:
         return Facts(actor_may_write)

@@ -62,18 +62,16 @@ def test_a_pull_request_of_another_runs_training_is_known(job, github_hub, branc
     )
 
 
-def test_a_pull_request_into_another_branch_is_known(job, github_hub):
+def test_nobody_is_asked_about_other_events_and_another_base_is_known(job, github_hub):
+    assert gather(job, GitHubEvent("issue_comment", actor="ada")) == Facts()
+    gather(job, GitHubEvent("schedule"))
+    assert gather(job, GitHubEvent("pull_request_review", "submitted", pull=PULL)) == Facts()
+    assert github_hub.requests == []
     base_of(github_hub)
     github_hub.bare.save("release", SKILL, "old\n")
     github_hub.bare.save("better", SKILL, "changed\n", start="release")
     keep_pull_request(job.client, replace(WANTED, base="release"))
     assert not gather(job, said("eval", "ada")).into_default
-
-
-def test_nobody_is_asked_about_other_comments_and_clocks(job, github_hub):
-    assert gather(job, GitHubEvent("issue_comment", actor="ada")) == Facts()
-    gather(job, GitHubEvent("schedule"))
-    assert github_hub.requests == []
 
 
 @pytest.mark.parametrize("place", ["", "sub"])

@@ -50,7 +50,11 @@ def test_command_line_of_a_step_takes_rollout_files(tmp_path, command, more):
     ],
 )
 def test_command_line_has_the_options_of_its_command(tmp_path, command, words):
-    line = line_of(command, tmp_path, run="r", split="selection", shards=3, shard="2/3")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / ".git").touch()  # of a submodule, which has no folder of its own
+    (tmp_path / ".git").mkdir()
+    given = {"run": "r", "split": "selection", "shards": 3, "shard": "2/3"}
+    line = line_of(command, tmp_path, directory="sub", **given)
     keep = str(tmp_path / ".git" / "skillopt-ci")
     assert line[-len(words) :] == [word.replace("KEEP", keep) for word in words]
 
