@@ -91,6 +91,8 @@ def check_command(settings: Globals, probe: bool, files: bool, github: bool) -> 
     keys, prices and the agent's program. Calls no model unless you add --probe, changes nothing and
     prints no secret. Exits with 2 if you have something to fix, with 5 if only a server failed.
     """
+    if files and probe:
+        raise click.UsageError("--files asks no model: leave out --files or --probe")
     told = check_run(settings, probe=probe, files=files)
     if github:
         told += up_to_error("github", _check_github(settings))
@@ -130,9 +132,8 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
         told.append(failed("tasks", error))
     if tasks is not None:
         reader = None
-        if not files:
-            with suppress(SkilloptError):  # not begun, or no repository
-                reader = open_reader(settings)
+        with suppress(SkilloptError):  # not begun, or no repository
+            reader = None if files else open_reader(settings)
         check("tasks", _check_tasks(loaded, tasks, reader))
     if (folder := config.prompts) is not None:
         check("prompts", _ok("prompts", folder, lambda: Prompts.load(root / folder)))
@@ -426,8 +427,7 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
             "rollout.computer.image to one that has it; else install it below /usr, or set "
             "rollout.solver.command to its full path, its folder in rollout.computer.readable.",
         )
-    said = next(filter(str.strip, f"{result.stdout}\n{result.stderr}".splitlines()), "")
-    said = said.strip()[:120]
+    said = f"{result.stdout}\n{result.stderr}".strip().partition("\n")[0].strip()[:120]
     if known and (result.exit_code or result.timed_out):
         return Finding("agent", "error", f"{program} --version failed: {said}")
     return Finding("agent", "ok", f"{program}: {said}" if known else f"{said} is there")

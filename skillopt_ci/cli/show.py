@@ -141,7 +141,7 @@ def show_command(settings: Globals, step: int | None, epoch: int | None) -> None
     if step is not None and epoch is not None:
         raise click.UsageError("name either a STEP or an --epoch")
     reader = open_reader(settings)
-    record = reader.boundary(epoch) if epoch else reader.step(step or reader.state.step)
+    record = reader.boundary(epoch) if epoch else reader.step(step or reader.state.step or 1)
     if settings.json:
         click.echo(record.model_dump_json())
         return
@@ -312,7 +312,8 @@ def _compared(
     found = replay(decision, before, evaluation, notes_only=notes_only)
     if found is None:
         return "differs: the scores leave the verdict open"
-    facts = "action score_before score_after beats_best"
+    kept = "gate.difference gate.standard_error gate.compared" if decision.gate else ""
+    facts = f"action score_before score_after beats_best {kept}"
     if pick(found, facts) == pick(decision, facts):
         return "the same"
     guarded = found.model_copy(update={"action": "reject", "beats_best": False})

@@ -11,7 +11,7 @@ from skillopt_ci.model.budget import Tariff, tariffs
 from skillopt_ci.model.types import CHARACTERS_PER_TOKEN, Account, Usage, summed, token_count, total
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.tasks.task import Splits, Task
-from skillopt_ci.text import cost_text, plural
+from skillopt_ci.text import cost_text, percent, plural
 from skillopt_ci.training import plan
 from skillopt_ci.training.baseline import as_scored, unscored_texts
 from skillopt_ci.training.confirm import attempts_made, due_test, fewest_pairs
@@ -152,13 +152,13 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
 
 
 def _assumptions(
-    supposed: counts.Assumed, sizes: Mapping[Account, CallSize], unpriced: Sequence[str]
+    assumed: counts.Assumed, sizes: Mapping[Account, CallSize], unpriced: Sequence[str]
 ) -> Iterator[str]:
     yield "Cached answers cost nothing. The most assumes that every question is asked twice."
-    yield f"Assumed: the target solves {supposed.solved:.0%} of the tasks, more with each step."
-    yield f"Assumed: the gate accepts {supposed.accepted:.0%} of the candidates."
-    if (most := supposed.calls.high) > 1:
-        yield f"An attempt takes {supposed.calls.likely:.1f} answers of the target, at most {most}."
+    yield f"Assumed: the target solves {percent(assumed.solved)} of the tasks, more with each step."
+    yield f"Assumed: the gate accepts {percent(assumed.accepted)} of the candidates."
+    if (most := assumed.calls.high) > 1:
+        yield f"An attempt takes {assumed.calls.likely:.1f} answers of the target, at most {most}."
     if not any(one.measured for one in sizes.values()):
         yield (
             f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "

@@ -13,15 +13,7 @@ from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.sanitize import visible
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.text import (
-    collapsed,
-    difference_text,
-    names_text,
-    plural,
-    score,
-    score_text,
-    within_noise,
-)
+from skillopt_ci.text import collapsed, difference_text, names_text, plural, score, score_text
 from skillopt_ci.training.gate import PERFECT
 
 #: How edits were chosen if there were more than the edit budget allows.
@@ -446,9 +438,10 @@ class Lesson:
     def text(self) -> str:
         """``**+0.225 ± 0.135 (95 %)** on 40 tasks``, and whether that is within noise."""
         gate, tasks = self.decision and self.decision.gate, self.entry.tasks
-        error = gate.standard_error if gate else None
-        noise = ", within noise" if within_noise(self.gain, error, tasks) else ""
-        return f"**{difference_text(self.gain, error, tasks)}** on {plural(tasks, 'task')}{noise}"
+        # as the verdict does, without the bonus for a dense text, which no chance made
+        gain, error = (gate.difference, gate.standard_error) if gate else (self.gain, None)
+        noise = ", within noise" if gate and gate.within_noise else ""
+        return f"**{difference_text(gain, error, tasks)}** on {plural(tasks, 'task')}{noise}"
 
 
 def lessons(run: RunView) -> list[Lesson]:

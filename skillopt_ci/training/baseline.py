@@ -99,10 +99,8 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
             step, origin = 0, "initial"
         elif before.current.sha256 == checkout.sha256:
             step, origin = before.current.step, before.current.origin
-        elif taken:
-            step, origin = before.step, f"without {taken[0].taken}"
         else:
-            step, origin = before.step, "edited by hand"
+            step, origin = before.step, f"without {taken[0].taken}" if taken else "edited by hand"
         current = Snapshot(
             sha256=checkout.sha256, step=step, origin=origin, measurement=measurement
         )

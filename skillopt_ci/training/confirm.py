@@ -144,11 +144,8 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
         return ""
     then, now = start.score_after or 0.0, math.fsum(again) / len(again)
     first, fresh = wilson(then, start.tasks, _SURE), wilson(now, len(again), _SURE)
-    if now > then:
-        chance = math.hypot(now - fresh.low, first.high - then)
-    else:
-        chance = math.hypot(fresh.high - now, then - first.low)
-    if abs(now - then) <= chance:
+    rise, fall = (now - fresh.low, first.high - then), (fresh.high - now, then - first.low)
+    if abs(now - then) <= math.hypot(*(rise if now > then else fall)):
         return ""
     return (
         f"the initial skill scored {score(then)} when the run began and {score(now)} now: the "

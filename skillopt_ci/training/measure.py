@@ -102,9 +102,7 @@ def worth(evaluation: Evaluation, scores: tuple[float, float]) -> Fraction:
 def clusters_of(tasks: Sequence[Task]) -> dict[str, str] | None:
     """The cluster of each task from its metadata; None unless all tasks have one."""
     named = {task.id: task.metadata.get("cluster") for task in tasks}
-    if None in named.values():
-        return None
-    return {task: str(name) for task, name in named.items()}
+    return None if None in named.values() else {task: str(name) for task, name in named.items()}
 
 
 def text_of(skill: str, evaluation: Evaluation) -> tuple[float, int]:

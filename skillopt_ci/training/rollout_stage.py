@@ -94,8 +94,7 @@ async def learn(
     edits = plural(sum(len(one.patch.edits) for one in reflections), mode.noun)
     observer(progress.StageFinished("reflect", f"{edits} proposed"))
     ordered = tuple(one for task in batch.tasks for one in made if one.task_id == task.id)
-    lost = [one for one in results if isinstance(one, Lost)]
-    return WorkedBatch(batch, ordered, reflections, lost)
+    return WorkedBatch(batch, ordered, reflections, [x for x in results if isinstance(x, Lost)])
 
 
 def _attempts(

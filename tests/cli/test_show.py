@@ -368,10 +368,11 @@ def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
         (lost, {}, "the same"),
         (lost, {"action": "reject", "beats_best": False}, "not replayed: types of task lost"),
         ({}, {}, "differs: "),
+        ({}, {"gate": {**verdict["gate"], "standard_error": 0.5}}, "differs: "),
         (lost, {"score_before": 0.01}, "differs: "),
     ):
-        verdict["gate"]["losses"] = losses
         verdict.update(changes)
+        verdict["gate"]["losses"] = losses
         Checkout(done).commit(file, json.dumps(record), branch=BRANCH)
         assert outcome in (found := cli(done, "replay")).out.splitlines()[2]
     assert found.code == ExitCode.USAGE
