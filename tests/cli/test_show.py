@@ -365,10 +365,10 @@ def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
     verdict = record["decision"]
     lost = {"a": 0.5}
     for losses, changes, outcome in (
-        (lost, {}, "the same"),
+        ({}, {"gate": {**verdict["gate"], "standard_error": 0.5}}, "differs: "),
+        (lost, {"gate": {**verdict["gate"]}}, "the same"),
         (lost, {"action": "reject", "beats_best": False}, "not replayed: types of task lost"),
         ({}, {}, "differs: "),
-        ({}, {"gate": {**verdict["gate"], "standard_error": 0.5}}, "differs: "),
         (lost, {"score_before": 0.01}, "differs: "),
     ):
         verdict.update(changes)
