@@ -175,7 +175,7 @@ def is_from_fork(pull: PullRequest) -> bool:
 
 def _of_branch(client: Client, head: str, base: str) -> list[PullRequest]:
     owner = client.name.partition("/")[0]
-    with asking("list pull requests", f"{_WRITE}` or, for `plan` and `rollout`, `{_READ}"):
+    with asking("list pull requests", _WRITE):
         pulls = client.repo.get_pulls(
             state="all", head=f"{owner}:{head}", sort="created", direction="desc"
         )

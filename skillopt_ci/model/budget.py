@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -300,7 +299,7 @@ class Expectation:
     """Assumes the longest answer so far of the stage, and the role's most tokens a character."""
 
     #: The most that one call of the stage cost beyond the price known here, by the provider.
-    surplus: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    surplus: dict[Account, float] = field(default_factory=dict)
     _longest: dict[Account, int] = field(default_factory=dict)
     _density: dict[Role, float] = field(default_factory=dict)
 
@@ -320,7 +319,7 @@ class Expectation:
         if not usage.tokens:  # a refusal, after which the next call may get a long answer
             return
         account, tries = Account(request.role, request.stage), max(1, usage.calls)
-        self.surplus[account] = max(self.surplus[account], surplus / tries)
+        self.surplus[account] = max(self.surplus.get(account, 0.0), surplus / tries)
         self._longest[account] = max(
             self._longest.get(account, 0), usage.completion_tokens // tries
         )
@@ -356,7 +355,8 @@ class BudgetedClient:
         slots = self.questions if request.role is Role.OPTIMIZER else None
         async with slots or nullcontext():
             expected = self._priced(request, self._expectation.expect(request))
-            expected += Usage(cost_usd=self._expectation.surplus[request.role, request.stage])
+            account = Account(request.role, request.stage)
+            expected += Usage(cost_usd=self._expectation.surplus.get(account, 0.0))
             await self.meter.reserve(expected)
             try:
                 reply = await self.clients[request.role].complete(asked)
@@ -382,7 +382,9 @@ class BudgetedClient:
 
     def _book(self, request: ChatRequest, reported: Usage) -> Usage:
         usage = self._priced(request, reported)
-        listed = self._priced(request, replace(reported, cost_usd=None))
+        listed = (
+            self._priced(request, replace(reported, cost_usd=None)) if reported.cost_usd else usage
+        )
         self._expectation.learn(request, usage, (usage.cost_usd or 0.0) - (listed.cost_usd or 0.0))
         self.meter.charge(Account(request.role, request.stage), usage)
         self.meter.observe(CallPaid(usage.tokens, usage.cost_usd))

@@ -438,10 +438,9 @@ class Lesson:
     def text(self) -> str:
         """``**+0.225 ± 0.135 (95 %)** on 40 tasks``, and whether that is within noise."""
         gate, tasks = self.decision and self.decision.gate, self.entry.tasks
-        # as the verdict does, without the bonus for a dense text, which no chance made
-        gain, error = (gate.difference, gate.standard_error) if gate else (self.gain, None)
-        noise = ", within noise" if gate and gate.within_noise else ""
-        return f"**{difference_text(gain, error, tasks)}** on {plural(tasks, 'task')}{noise}"
+        error = gate.standard_error if gate else None
+        noise = ", within noise" if gate and gate.within_noise else ""  # as the verdict says
+        return f"**{difference_text(self.gain, error, tasks)}** on {plural(tasks, 'task')}{noise}"
 
 
 def lessons(run: RunView) -> list[Lesson]:
