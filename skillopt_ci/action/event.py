@@ -262,7 +262,7 @@ def _labelled(event: GitHubEvent, pull: Pull, inputs: Inputs, facts: Facts) -> A
             f"waiting for somebody with write access to add the label {inputs.label!r}: remove it "
             "first if it is there from before this commit"
         )
-        if pull.from_fork and event.action in ("opened", "synchronize", "rebased"):
+        if pull.from_fork and event.action in CHANGED:
             return Conclude(pull.head_sha, None, why, again=event.action == "rebased")
         return Nothing(why)
     if not facts.actor_may_write:

@@ -159,7 +159,7 @@ TABLE: list[tuple[GitHubEvent, str, Facts, Activity | str]] = [
     (target(FORK, label="docs"), "", WRITER, NOTHING),
     (target(FORK, action="synchronize"), "", WRITER, "waits"),
     (target(FORK, action="opened", label=""), "", Facts(), "waits"),
-    (target(FORK, action="reopened", label=""), "", Facts(), NOTHING),
+    (target(FORK, action="reopened", label=""), "", Facts(), "waits"),
     (target(FORK, action="rebased", label=""), "", Facts(), "waits"),
     (target(FORK, action="reopened", label=""), "", Facts(skill_changed=False), "success"),
     (target(FORK, action="closed", label=""), "", Facts(skill_changed=False), NOTHING),
