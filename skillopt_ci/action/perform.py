@@ -145,13 +145,13 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
     ended = execute(job, ["revert", *command_line(job, Command.STATUS)[1:], "--", what])
     if ended.error is not None:
         raise ended.error
+    notes = _publish(job).notes  # also what a stopped attempt of this job took back
     if ended.exit_code:
         raise UsageError("nothing of that is left in the skill")
     done = ended.results[-1]
     what = f"A rule of step {done['step']}" if done["edit"] else f"Step {done['step']}"
     where = links_of(job.environ).commit(done["commit"])
-    text = f"{what} is taken back in {where}. `step` or `run` scores the skill again."
-    return text, _publish(job).notes
+    return f"{what} is taken back in {where}. `step` or `run` scores the skill again.", notes
 
 
 def _apply(job: Job, run: RunView, asked: Reply) -> str:
