@@ -135,7 +135,7 @@ def _refuse_unconfined(run: Run) -> None:
     _, left = build.unconfined_programs(run.config, run.splits.all, run.environment)
     if left and not run.config.rollout.programs_can_read_secrets:
         raise UsageError(
-            "a change of the skill is not evaluated where programs that it steers could read this "
+            "a change to the skill is not evaluated where programs that it steers could read this "
             f"job's keys and token: {'; '.join(left)}",
             hint="Use the Docker action or a Linux runner with bubblewrap (apt-get install "
             "bubblewrap). If everybody whose change is evaluated may read them, set "

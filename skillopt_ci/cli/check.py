@@ -300,7 +300,7 @@ def check_git(version: str) -> Finding:
         oldest = ".".join(map(str, _OLDEST_GIT))
         return Finding("git", "error", f"{version} is too old\nInstall git {oldest} or newer.")
     if known < _MERGING_GIT:
-        text = f"{version} cannot merge a change of the skill on the base branch"
+        text = f"{version} cannot merge a change to the skill on the base branch"
         return Finding("git", "warning", f"{text}: install git 2.38 or newer")
     return Finding("git", "ok", version)
 

@@ -204,7 +204,7 @@ def _means(scores: Iterable[Score | None]) -> str:
 @click.argument("task")
 @click.option("--attempt", type=click.IntRange(0), help="The attempt's number, from 0.")
 @click.option("--stage", metavar="NAME", help="Only this stage, such as selection or test.")
-@click.option("--skill", metavar="SHA256", help="Only under the skill whose hash begins so.")
+@click.option("--skill", metavar="SHA256", help="Only under the skill whose hash starts with this.")
 @click.option("--whole", is_flag=True, help="Do not shorten long texts.")
 def trace_command(
     settings: Globals,

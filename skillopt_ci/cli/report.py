@@ -63,7 +63,7 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
     """Write one self-contained HTML file that shows what the run has learned; calls no model.
 
     It shows the learning curve, the tasks, the steps and the origin of each rule of the skill.
-    --serve shows it at an address of this machine instead, and follows the run until Ctrl-C.
+    --serve serves it on this machine instead, and follows the run until Ctrl-C.
     """
     if serve:
         _serve(settings, port)
@@ -236,7 +236,7 @@ def _serve(settings: Globals, port: int) -> None:
         listener = socket.create_server((_HOST, port))
     except OSError as error:
         raise UsageError(
-            f"port {port} cannot be opened: {error.strerror}", hint="Take a free one: --port 0"
+            f"port {port} cannot be opened: {error.strerror}", hint="Use a free one: --port 0"
         ) from error
     address = f"http://{_HOST}:{listener.getsockname()[1]}/"
     settings.tell({"address": address}, f"The report of this run: {address} (Ctrl-C ends it)")

@@ -212,7 +212,7 @@ def slow_update_command(settings: Globals) -> None:
 def revert_command(settings: Globals, what: str) -> None:
     """Take back a merged step, given by its number, or a single rule, given by words from it.
 
-    One commit undoes the step's or the rule's change of the skill; other rules, later steps and
+    One commit undoes the step's or the rule's change to the skill; other rules, later steps and
     people's changes stay. The optimizer sees what was taken back, and `step` or `run` scores the
     skill first. Exits with 2 if that text has changed since, and with 3 if none of it is left.
     """
@@ -228,7 +228,7 @@ def revert_command(settings: Globals, what: str) -> None:
                 f"The commit that merged step {step} is out of reach: its branch was squashed, or "
                 "this clone is shallow.",
                 hint="Fetch all of it (git fetch --unshallow), or edit the skill on "
-                f"skillopt/{run.config.run} by hand: it is measured then.",
+                f"skillopt/{run.config.run} by hand; the next step measures it.",
             )
         by = one_line(settings.environ.get("GITHUB_ACTOR") or "a person", 60)
         commit = take_back(run, checkout, step, place.verdict, by, edit)
@@ -377,8 +377,8 @@ def rollout_command(settings: Globals, shard: str, output: Path, notes: Path | N
     """Make one shard of the attempts that `plan` lists, and write the answers to a file.
 
     Records nothing in git: `step --rollouts FILE` reads the answers and does the step. However this
-    command ends, the file has every answer so far. Each of N shards gets an N-th of the budgets.
-    Give `step` only files from jobs that you trust: it takes their answers for the model's.
+    command ends, the file has every answer so far. Each of N shards gets 1/N of the budgets.
+    Give `step` only files from jobs that you trust: it treats their answers as the model's.
     """
     part = prefetcher.Shard.parse(shard)
     if output == Path("-"):

@@ -230,7 +230,7 @@ def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn
     if merged.status not in (0, 1):
         raise RepositoryError(
             f"git could not merge {theirs[:12]} into {ours[:12]}: {merged.stderr.strip()}",
-            hint="It takes git 2.38 or newer.",
+            hint="It needs git 2.38 or newer.",
         )
     tree, *conflicts = merged.text.rstrip("\0").split("\0")
     # where one side has a file and the other a folder, git appends the side to the file's name

@@ -181,8 +181,8 @@ def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
     words = "\n".join([*rejected, result.stderr]).strip() or f"exit status {result.status}"
     if lock := _LOCKED.search(result.stderr):
         return PushRefused(
-            f"{remote!r} did not take the push: git left a lock behind there\n{words}",
-            hint="Nothing is lost, but the run cannot go on while it is there. Where that "
+            f"{remote!r} did not accept the push: git left a lock behind there\n{words}",
+            hint="Nothing is lost, but the run cannot continue until it is gone. Where that "
             f"repository is kept, see that no git is at work in it, then remove\n{lock[1]}\n"
             "At a code host, its support can.",
         )
@@ -196,7 +196,7 @@ def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
         meaning, hint = "this repository's own pre-push hook refused it", "Its words are above."
     else:
         meaning, hint = _explain(words, _DECISIONS if rejected else _FAILURES)
-    return PushRefused(f"{remote!r} did not take the push: {meaning}\n{words}", hint=hint)
+    return PushRefused(f"{remote!r} did not accept the push: {meaning}\n{words}", hint=hint)
 
 
 def fetch_error(remote: str, result: Exited) -> InfrastructureError | RepositoryError:

@@ -93,12 +93,12 @@ def why_paused(client: Client, head: str, base: str) -> str:
         # GitHub would merge what is pushed meanwhile, which nobody asked for.
         return (
             f"#{current.number} merges as soon as its checks allow that, and training waits: "
-            "disable its auto-merge to go on. If a check of this run is missing, run `comment`."
+            "disable its auto-merge to continue. If a check of this run is missing, run `comment`."
             f"{unknown}"
         )
     if _is_queued(client, current):
         # what is pushed meanwhile would throw it out of the queue
-        return f"#{current.number} is in the merge queue, and training waits: remove it to go on."
+        return f"#{current.number} is in the merge queue, and training waits: remove it to train."
     return ""
 
 

@@ -196,7 +196,7 @@ class Ledger:
                 return None
             raise RepositoryError(
                 f"{name} was deleted on {remote_name}, but has commits here that were never pushed",
-                hint=f"To go on with them: git push {remote_name} {name}\n"
+                hint=f"To continue with them: git push {remote_name} {name}\n"
                 f"To start afresh from the base branch: git branch -m {name} {name}-mine",
             )
         if self.is_ancestor(here, there):

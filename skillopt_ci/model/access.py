@@ -75,7 +75,7 @@ def api_key(
     if stray := stray_character(key):
         raise ModelSetupError(
             f"{section}: {source} holds {stray}",
-            hint="Copy the key again: it is made of visible ASCII characters alone.",
+            hint="Copy the key again: it has only visible ASCII characters.",
         )
     return key
 

@@ -256,8 +256,7 @@ class Meter:
                 key = f"budget.{scope}.{name}"
                 return BudgetExhausted(
                     f"{key} is used up: {round(used, 4):,.12g} of {limit:,.12g}",
-                    hint=f"Every paid answer is kept. Raise {key} and run again to go on from "
-                    "here.",
+                    hint=f"Every paid answer is kept. Raise {key} and rerun to continue from here.",
                 )
         return None
 

@@ -21,7 +21,7 @@ SIMULATED = (
 )
 _MOST_EDITS = 10
 _DIFF_LINES = 30
-_UNSCORED = "to be scored again, since it was changed"
+_UNSCORED = "yet to be scored after its last change"
 _REVIEW = """\
 - **Files changed** shows the new skill; the folder `.skillopt` holds the trainer's records, which \
 GitHub collapses. **Commits** is the training log: one commit per step, with its evidence, merged \
@@ -153,7 +153,7 @@ def _standing(run: RunView, inconclusive: str) -> str:
 
 def _claim(run: RunView) -> str:
     claim = f"**{md.inline(run.claim, 400)}.**" if run.claim else ""
-    undo = "Nothing is taken back by itself: `/skillopt revert` takes back a step or a rule."
+    undo = "Nothing is reverted automatically: `/skillopt revert` takes back a step or a rule."
     return f"> [!CAUTION]\n> {claim} {undo}" if run.refuted else claim
 
 
@@ -265,7 +265,7 @@ def _step_parts(record: StepRecord, links: md.Links) -> Iterator[str]:
         (md.inline(one.description, 200), f"{one.count}", md.codes(one.task_ids, most=6))
         for one in say.failures(proposal.patterns)
     ]
-    yield md.cut_table(("what went wrong", "times", "among attempts at"), patterns, "lrl", most=8)
+    yield md.cut_table(("what went wrong", "times", "in attempts at"), patterns, "lrl", most=8)
     yield from edit_parts(proposal)
     yield _list(
         "Not measured (no evidence for or against)",
@@ -296,7 +296,7 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
             besides.append(f"refused: edit {number}: {edit.reason}")
         elif not edit.applied:
             besides.append(f"edit {number}: {say.edit_fate(edit)}: {say.edit_text(edit)}")
-    yield _list("Besides", (md.inline(told, 300) for told in besides))
+    yield _list("Also", (md.inline(told, 300) for told in besides))
 
 
 def _epoch_parts(record: BoundaryRecord) -> Iterator[str]:

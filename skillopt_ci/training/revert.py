@@ -43,7 +43,7 @@ def take_back(
         raise RepositoryError(
             f"{what} cannot be taken back by itself: what it wrote into {run.skill_path} was "
             "changed since.",
-            hint=f"Edit the skill on skillopt/{run.config.run} by hand: it is measured then.",
+            hint=f"Edit the skill on skillopt/{run.config.run} by hand; the next step measures it.",
         )
     if skill == checkout.skill:
         return None

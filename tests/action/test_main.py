@@ -159,7 +159,7 @@ def test_training_waits_until_what_was_applied_is_merged(world):
     assert world.hub.own_comments()[-1].endswith("merged as soon as its checks allow that.")
     waits = world.start("schedule", SCHEDULE)
     assert (waits.code, waits.outputs["result"]) == (0, "nothing-to-do")
-    assert "training waits: disable its auto-merge to go on" in waits.log
+    assert "training waits: disable its auto-merge to continue" in waits.log
     assert world.hub.bare.tip("skillopt/quickstart") == tip
     assert world.start("schedule", SCHEDULE, command="comment").outputs["result"] == "done"
     pull |= {"auto_merge": None, "queued": True}

@@ -159,10 +159,10 @@ def test_what_was_taken_back_is_not_told_and_no_score_is_claimed_until_there_is_
     run = plain_run(3)
     run = replace(run, history=(*run.history, taken), skill="new\n")
     assert "step 3" not in learned(run)
-    assert title(run).endswith("new, to be scored again, since it was changed")
+    assert title(run).endswith("new, yet to be scored after its last change")
     assert "0.300 on 40 selection tasks" not in pinned_comment(run, LINKS).split("<details>", 1)[0]
     check = step_check(run, LINKS)
-    assert (check.conclusion, "to be scored again" in check.title) == ("neutral", True)
+    assert (check.conclusion, "yet to be scored" in check.title) == ("neutral", True)
     assert not run.improved
 
 
