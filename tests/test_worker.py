@@ -203,6 +203,14 @@ def test_programs_in_a_hidden_home_leave_the_sandbox_possible(tmp_path):
     assert kinds[0] == kinds[1]
 
 
+def test_a_program_that_fails_without_a_word_confines_nothing(tmp_path):
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    confinement.confine(tmp_path, {"PATH": str(tmp_path)})
+    assert confinement.current().reason.startswith("bwrap: it ended with 3; ")
+
+
 def test_without_a_worker_an_attempt_fails_at_once(start):
     worker = start()
     worker.close()

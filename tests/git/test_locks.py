@@ -80,10 +80,9 @@ class Clock:
         self.waited += seconds
 
 
-def clear(repository: Path, clock: Clock) -> list[str]:
-    """Clear the locks of a run without a remote; return what was told."""
+def clear(repository: Path, clock: Clock, told: list[str]) -> list[str]:
+    """Clear the locks of a run without a remote; return what was ``told``."""
     names = (SKILLS, "refs/heads/skillopt-candidate/demo")
-    told: list[str] = []
     git, common = Git(repository), repository / ".git"
     clear_stale_locks(git, common, names, told.append, clock=clock.read, pause=clock.pause)
     return told
@@ -107,17 +106,20 @@ def test_old_lock_is_removed_at_once(repository, left):
     file.touch()
     clock = Clock()
     clock.now += STALE_SECONDS + 1
-    (words,) = clear(repository, clock)
+    (words,) = clear(repository, clock, [])
     assert str(file) in words
     assert not file.exists()
     assert clock.waited == 0
+    file.mkdir()
+    with pytest.raises(RepositoryError, match=f"{file}, and it cannot be removed"):
+        clear(repository, clock, [])
 
 
 def test_young_lock_is_removed_when_it_is_old_enough(repository):
     file = repository / ".git" / "packed-refs.lock"
     file.touch()
     clock = Clock()
-    waiting, removed = clear(repository, clock)
+    waiting, removed = clear(repository, clock, [])
     assert waiting.startswith(f"Waiting for {file}: removed when 30 s old")
     assert removed.startswith(f"Removed {file}")
     assert STALE_SECONDS - 1 < clock.waited < STALE_SECONDS + 1
@@ -129,7 +131,7 @@ def test_lock_of_another_branch_is_left_alone(repository):
         other.parent.mkdir(exist_ok=True)
         other.touch()
         os.utime(other, (0, 0))
-    assert clear(repository, Clock()) == []
+    assert clear(repository, Clock(), []) == []
     assert all(other.exists() for other in others)
 
 
@@ -153,13 +155,15 @@ def owner(repository: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_lock_of_a_living_git_stays(repository, owner):
     lock = repository / f".git/{SKILLS}.lock"
     os.utime(lock, (0, 0))
+    told = list[str]()
     with pytest.raises(RepositoryError, match=rf"git \(process {owner.pid}\) is at work"):
-        clear(repository, Clock())
+        clear(repository, Clock(), told)
+    assert told == [f"Waiting for {lock}: git (process {owner.pid}) may hold it."]
     assert lock.exists()
     owner.kill()
     owner.wait()
     assert lock.exists()
-    (words,) = clear(repository, Clock())
+    (words,) = clear(repository, Clock(), [])
     assert words.startswith(f"Removed {lock}")
 
 
@@ -170,7 +174,7 @@ def test_lock_that_its_git_lets_go_of_is_waited_for(repository, owner):
             owner.communicate(b"commit\n")
 
     clock = Committing()
-    assert clear(repository, clock) == []
+    assert clear(repository, clock, []) == []
     assert clock.waited < 1
     assert read(Git(repository), SKILLS)
 

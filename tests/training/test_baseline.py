@@ -10,7 +10,7 @@ from skillopt_ci.errors import ExitCode, NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Snapshot
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.training import baseline
+from skillopt_ci.training import baseline, trainer
 from skillopt_ci.training.gate import no_score_is_higher
 from skillopt_ci.training.review_comments import ReviewerNote
 from skillopt_ci.training.state import ScoredCheckout
@@ -36,7 +36,7 @@ def standing(measurement: Measurement, **changes: Any) -> ScoredCheckout:
 
 def test_all_solved_is_nothing_to_learn_and_says_what_to_do(checkout):
     with pytest.raises(NothingToLearn, match=r"selection tasks \(4\) are solved") as refusal:
-        baseline.refuse_to_learn_nothing(checkout.session(FOUR), standing(measured(4, 4)))
+        trainer.next_work(checkout.session(FOUR), standing(measured(4, 4)), None)
     assert refusal.value.exit_code is ExitCode.NOTHING_TO_DO
     hint = refusal.value.hint or ""
     assert hint.startswith("Put harder tasks")
