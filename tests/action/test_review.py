@@ -164,7 +164,7 @@ def test_nothing_but_the_skills_text_comes_from_head(desk, model_server):
 
 def test_an_old_job_that_is_run_again_leaves_the_newer_comment(desk):
     old, new = desk.propose(KNOWN), desk.propose("# Items\n\nAs before.\n")
-    desk.evaluate(new, run="10")
+    assert desk.evaluate(new, run="10").outputs.improved == "false"
     again = desk.evaluate(old, run="9")
     assert "the newer workflow run 10 wrote it" in again.notes[0]
     assert (again.outputs.finding, again.exit_code) == ("improvement", 0)

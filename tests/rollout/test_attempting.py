@@ -245,14 +245,14 @@ def test_a_setup_has_its_own_time():
 def test_a_limit_is_the_tasks_or_else_that_of_all_tasks_or_else_that_of_the_run():
     async def tells(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         limits = place.limits
+        assert await place.check_submission() is None  # as the task asks for none
         yield Attempt((), f"{limits.steps} {limits.tokens} {limits.cost_usd}")
 
     shared = ComputerBlock.model_validate({"limits": {"steps": 4, "tokens": 5}})
     places = replace(PLACES, common=ComputerTask(shared, ()))
     lab = Lab(places=places, settings=RolloutConfig(limits=AttemptLimits(tokens=8, cost_usd=9)))
     for own, wanted in (({"limits": {"steps": 2}}, "2 5 9.0"), ({}, "4 5 9.0")):
-        task = on_computer(make_task("t"), **own)
-        assert lab.attempt(Solving(tells), task).answer == wanted
+        assert lab.attempt(Solving(tells), on_computer(make_task("t"), **own)).answer == wanted
 
 
 def test_the_solver_hears_why_there_is_no_submission_yet():

@@ -54,7 +54,7 @@ def test_label_is_read_from_the_answer(grade, answer, label):
     "answer",
     [
         *("A good reason makes it C", "A city like Rome", "A close call between B and C"),
-        *("\nA, but C is better", "A, C because both are cities", "A - C", "A, no: C"),
+        *(r"\boxed{ A, but C is better}", "A, C because both are cities", "A - C", "A, no: C"),
         "A) Paris\nB) New York\n\nI think that it is the second.",
     ],
 )

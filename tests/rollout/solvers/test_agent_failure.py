@@ -57,7 +57,8 @@ REFUSED = [
 
 @pytest.mark.parametrize("told", BUSY)
 def test_a_server_in_trouble_is_no_failure_of_the_agent(told):
-    assert isinstance(agent_failure("codex", "codex", 1, told, worked=True), ModelUnavailable)
+    failure = agent_failure("codex", "codex", 1, told, worked=True, keys=("A_KEY",))
+    assert isinstance(failure, ModelUnavailable)
 
 
 PROSE = ["12,520 tokens", "529.3 s", "I hit your step limit", "The parcels stopped arriving"]
