@@ -116,8 +116,8 @@ def test_it_tells_where_training_stands_and_the_evidence_of_a_step_that_is_opene
     found = build_page(evidence(run))
     assert ("at the start" in told, ">after step 3<" in found) == (True, True)
     assert "40 selection tasks in rows, 1 of them no longer used" in found
-    shown = (".plot .mark.merged", ".plot .mark.reverted", "details.card")
-    assert [page.locator(one).count() for one in shown] == [2, 1, 3]
+    shown = (".plot .mark.merged", ".plot .mark.reverted", "details.card", ".key .mark.measured")
+    assert [page.locator(one).count() for one in shown] == [2, 1, 3, 1]
     card = page.locator("#step-1")
     assert not card.locator("blockquote").is_visible()
     card.locator("summary").click()
