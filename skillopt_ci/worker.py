@@ -83,8 +83,9 @@ class Worker:
         #: Attempts whose end is awaited; None once the listener has stopped.
         self._ends: dict[int, Future[None]] | None = {}
         self._lock = threading.Lock()
-        answer: dict[str, Any] = {}
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._end)
+            undo.callback(self._kill)
             with suppress(EnvironmentFailure):  # it ended at once
                 self._order({"options": dict(options), "root": str(root)})
             with selectors.DefaultSelector() as first:
@@ -92,12 +93,9 @@ class Worker:
                 if not first.select(loading_seconds):
                     raise UsageError(f"{what}: it did not load within {loading_seconds:g} s")
             answer = json.loads(self._answers.readline() or "{}")
-        finally:
             if "ready" not in answer:
-                self._kill()
-                self._end()
-        if "ready" not in answer:
-            raise UsageError(f"{what}: {answer.get('failed', 'the worker ended at once')}")
+                raise UsageError(f"{what}: {answer.get('failed', 'the worker ended at once')}")
+            undo.pop_all()
         self.tasks: Any = answer["ready"]["tasks"]
         self.facts: Mapping[str, Any] = answer["ready"]["facts"]
         self._reader = threading.Thread(target=self._listen, args=(self._ends,), daemon=True)

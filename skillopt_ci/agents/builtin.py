@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
@@ -238,9 +239,7 @@ def _until_submission(
     """Split ``calls`` before the first valid submission; without one, the second part is empty."""
     for number, call in enumerate(calls):
         if call.name == SUBMIT:
-            try:
+            with suppress(BadArguments):
                 submitted(call)
-            except BadArguments:
-                continue
-            return calls[:number], calls[number:]
+                return calls[:number], calls[number:]
     return calls, ()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -95,11 +96,9 @@ def sendable(message: Message, tools: Collection[str]) -> Message:
     """
 
     def arguments(written: str) -> str:
-        try:
+        with suppress(ValueError, RecursionError):
             if isinstance(json.loads(written or "{}"), dict):
                 return written
-        except (ValueError, RecursionError):
-            pass
         return json.dumps({"arguments": well_formed(written)})
 
     def name(written: str) -> str:
