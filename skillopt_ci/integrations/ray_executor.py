@@ -34,8 +34,8 @@ from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.run_context import Equipment, RunnerParts, runner_parts
 
 
-def join(settings: RayExecutor) -> None:
-    """Connect this process to the cluster; takes seconds. Raises InfrastructureError."""
+def join(settings: RayExecutor) -> Any:
+    """Connect this process to the cluster, in seconds; returns ``ray``. InfrastructureError."""
     # Imported late: the import takes seconds.
     import ray  # noqa: PLC0415
     from ray._private import worker  # noqa: PLC0415
@@ -43,7 +43,7 @@ def join(settings: RayExecutor) -> None:
     # Ray reports dead workers on our standard output, which is for results, and has no switch.
     setattr(worker, "print_to_stdstream", lambda *_, **__: None)  # noqa: B010 - untyped
     if ray.is_initialized():
-        return
+        return ray
     # Our users have not agreed to send usage reports to Ray's makers.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Workers of a cluster that begins here get this process's environment, which has no secrets.
@@ -69,6 +69,7 @@ def join(settings: RayExecutor) -> None:
         for name in withheld:
             del os.environ[name]
     atexit.register(ray.shutdown)
+    return ray
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +103,13 @@ class Workers:
         self._processes: list[Any] = []
         self._free = asyncio.Queue[Any]()
         self._joining = asyncio.Lock()
+        #: The module, once this process has joined the cluster.
+        self.ray: Any = None
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Any]:
         async with self._joining:
-            await asyncio.to_thread(join, self._settings)
+            self.ray = await asyncio.to_thread(join, self._settings)
             if self._free.empty() and len(self._starts) < self._room():
                 self._starts.append(asyncio.create_task(self._start()))
         worker = await self._free.get()
@@ -117,16 +120,12 @@ class Workers:
 
     def _room(self) -> int:
         # Limited by the cores: a waiting process would take the place of one that has to restart.
-        import ray  # noqa: PLC0415
-
-        cores = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
+        cores = self.ray.cluster_resources().get("CPU", 0)
         return max(1, min(self._most, int(cores / (self._at_once * self._settings.cpus))))
 
     async def _start(self) -> None:
-        import ray  # noqa: PLC0415 - large; by now it is loaded
-
         worker: Any = (
-            ray.remote(Worker)
+            self.ray.remote(Worker)
             .options(
                 num_cpus=self._at_once * self._settings.cpus,
                 max_concurrency=self._at_once,
@@ -136,7 +135,7 @@ class Workers:
             .remote(secrets.token_hex(8))
         )
         self._processes.append(worker)
-        with suppress(ray.exceptions.RayError):  # the first attempt will report the reason
+        with suppress(self.ray.exceptions.RayError):  # the first attempt will report the reason
             await worker.ready.remote()
         for _ in range(self._at_once):
             self._free.put_nowait(worker)
@@ -146,10 +145,8 @@ class Workers:
         for start in self._starts:
             start.cancel()
         for worker in self._processes:
-            import ray  # noqa: PLC0415
-
-            with suppress(ValueError, ray.exceptions.RayError):  # the process or cluster is gone
-                ray.kill(worker)
+            with suppress(ValueError, self.ray.exceptions.RayError):  # it or the cluster is gone
+                self.ray.kill(worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +186,7 @@ class ClusterExecutor:
 
     async def _elsewhere(self, parcel: Parcel) -> Handover:
         async with self.workers.one() as worker:
-            import ray  # noqa: PLC0415 - large; by now it is loaded
-
+            ray = self.workers.ray
             named = worker.make.options(name=f"skillopt-ci {parcel.order.task.id[:80]}")
             try:
                 reference = named.remote(parcel)
