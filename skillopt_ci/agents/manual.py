@@ -4,11 +4,14 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, TextIO
 
+from pydantic import ValidationError
+
 from skillopt_ci.aio import off_the_clock
+from skillopt_ci.config.loading import explain
 from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
@@ -18,10 +21,8 @@ from skillopt_ci.rollout.solver import Workplace, task_text
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.sanitize import visible
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import user_errors
 
 _HELP = "Type commands for the task's computer; `submit` or `submit ANSWER` ends the work."
-_AT_ONCE = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +41,24 @@ class StreamTerminal:
         descriptor = self.source.fileno()
         while b"\n" not in self._typed:
             await _readable(descriptor)
-            if not (part := os.read(descriptor, _AT_ONCE)):
+            if not (part := os.read(descriptor, 65536)):
                 break
             self._typed.extend(part)
         if not self._typed:
             return None
-        typed, _, rest = bytes(self._typed).partition(b"\n")
-        self._typed[:] = rest
+        typed, _, self._typed[:] = bytes(self._typed).partition(b"\n")
         return typed.decode(self.source.encoding or "utf-8", "replace").removesuffix("\r")
 
 
 async def _readable(descriptor: int) -> None:
     """Wait until the descriptor is readable; a file always is."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    try:
+    with suppress(PermissionError):  # a regular file cannot be watched
         loop.add_reader(descriptor, ready.set)
-    except PermissionError:  # a regular file cannot be watched
-        return
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +146,12 @@ class ScriptedSolver:
         """Run the script. Raises UsageError if the task's own script is invalid."""
         del skill
         own, base = task.metadata.get("script", {}), self.settings.model_dump()
-        given = {**base, **own} if isinstance(own, dict) else own
-        keys = "with the keys `commands` (a list) and `answer` (a text)"
-        with user_errors(f"task {task.id!r}: `metadata.script` is not a script {keys}:"):
-            script = ScriptedConfig.model_validate(given)
+        try:
+            script = ScriptedConfig.model_validate(base | own if isinstance(own, dict) else own)
+        except ValidationError as error:
+            path, fault = explain(error, ScriptedConfig, lambda _: "")[0]
+            key = ".".join(map(str, ("metadata", "script", *path)))
+            raise UsageError(f"task {task.id!r}: {key}: {fault}") from error
         talk = Transcript(task.messages)
         yield Asked(talk.opening)
         for number, command in enumerate(script.commands):

@@ -161,12 +161,13 @@ def explain(
     error: ValidationError, root: type[Section] = Config, home: Callable[[KeyPath], str] = _home
 ) -> list[tuple[KeyPath, str]]:
     """What is wrong with a ``root``; ``home`` names where an unknown key belongs, if anywhere."""
-    found = [_explained(details, root, home) for details in error.errors(include_url=False)]
+    told = [_explained(details, root, home) for details in error.errors(include_url=False)]
+    found = dict(reversed(told))  # of a value that fits no type of several, what the first says
     # A list "too short" because its items are wrong says nothing new.
     return [
         (path, text)
-        for path, text in found
-        if not any(other[: len(path)] == path != other for other, _ in found)
+        for path, text in reversed(found.items())
+        if not any(other[: len(path)] == path != other for other in found)
     ]
 
 

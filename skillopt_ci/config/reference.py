@@ -34,7 +34,7 @@ def locate(
             path.append(step)
         elif len(shapes) > 1:
             shapes = [shape for shape in shapes if _branch(shape) == step]
-        else:
+        elif shapes or not isinstance(path[-1], int):  # else a type of an item without keys
             path.append(step)
             section = shapes[0] if shapes else None
             field = fields(section).get(step) if section else None

@@ -81,15 +81,14 @@ async def run_command(
             raise GraderBroke(f"{program} took longer than {spec.timeout:g} s") from None
         except ComputerFailure as error:
             raise GraderError(f"{program} cannot be run: {error}") from error
-    status = done.exit_code
     output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
     said = last_words(errors.strip() or output) or "it said nothing"
     if done.signal:
         raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
-    if status in spec.error_status:
-        raise GraderBroke(f"{program} ended with error status {status}: {said}")
+    if done.exit_code in spec.error_status:
+        raise GraderBroke(f"{program} ended with error status {done.exit_code}: {said}")
     hard_at = None if spec.score == "exit_status" else spec.hard_at
-    return program_score(program, status, (output, errors), answer, hard_at)
+    return program_score(program, done.exit_code, (output, errors), answer, hard_at)
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:

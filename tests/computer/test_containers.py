@@ -51,10 +51,6 @@ def checked(environ: dict[str, str]) -> None:
     asyncio.run(Engine(environ).check())
 
 
-def test_an_engine_that_can_limit_is_used(tmp_path):
-    checked(engine_with(tmp_path, ABLE))
-
-
 @pytest.mark.parametrize(
     ("lack", "why"),
     [
