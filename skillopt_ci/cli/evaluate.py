@@ -168,8 +168,7 @@ def rescore_command(settings: Globals, file: Path | None, stage: str | None) -> 
         for one in found.attempts
     ]
     changed = [row for row in rows if row[3] != row[4]]  # then and now
-    shown = rows if settings.verbosity > 0 else changed
-    if shown:
+    if shown := rows if settings.verbosity > 0 else changed:
         headings = ("task", "stage", "attempt", "then", "now", "why")
         print_table(settings, headings, shown, "", ("attempt", "stage"))
     then = _means(one.before for one in found.attempts)

@@ -14,7 +14,6 @@ import click
 from skillopt_ci.cli.build import events_path
 from skillopt_ci.cli.options import FILE, Globals, command, print_text
 from skillopt_ci.cli.read import RunReader, gather, open_reader
-from skillopt_ci.cli.scaffold import write_new
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.effects import edit_effects
@@ -92,13 +91,16 @@ def report_command(settings: Globals, output: Path, serve: bool, port: int) -> N
 def export_command(settings: Globals, folder: Path, layout: str) -> None:
     """Export the run to the new folder DIR in SkillOpt's layout, read from git alone."""
     target = settings.cwd / folder
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    mark = target / "EXPORT_INCOMPLETE"  # what a kill or a full disk leaves must not look whole
+    if target.exists() and not mark.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(
             f"{target} already exists: nothing was written.", hint="Name a new or an empty folder."
         )
     found = gather(open_reader(settings))
     files = resolve_name(_EXPORTS[layout])(found, visible(str(folder)))
-    write_new(target, files)
+    for name, text in {mark.name: "Run the same export again.\n", **files}.items():
+        write_atomically(target / name, text)
+    mark.unlink(missing_ok=True)
     if settings.json or settings.verbosity >= 0:
         settings.tell(
             {"run": found.state.run, "format": layout, "folder": str(folder), "files": len(files)},

@@ -17,7 +17,7 @@ from run_views import altered, gate, plain_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.cli.read import gather, open_reader
 from skillopt_ci.cli.report import page_evidence, recorded_attempts, trajectory
-from skillopt_ci.errors import ExitCode
+from skillopt_ci.errors import ExitCode, UsageError
 from skillopt_ci.integrations.skillopt.export import flat_config, skillopt_files
 from skillopt_ci.ledger.evidence import EditRecord, Measurement, SuggestionRecord
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, SlowUpdateRecord, StepRecord
@@ -25,6 +25,7 @@ from skillopt_ci.redaction import HIDDEN, Redactor, unchanged
 from skillopt_ci.report.effects import edit_effects
 from skillopt_ci.report.html_attempts import viewer
 from skillopt_ci.rollout.events import AttemptTrace
+from skillopt_ci.util import write_atomically
 from tests.conftest import BRANCH, CANDIDATE, HARMFUL, Checkout
 
 
@@ -110,9 +111,6 @@ def test_an_outcome_is_put_into_words(status, hard, outcome, told):
     assert (found.outcome, found.told) == (outcome, told)
     ended = "not measured" if outcome == "unknown" else "solved"
     assert found.turns[-1].text.startswith(f"{status}: {ended}")
-
-
-def test_an_attempt_that_never_ended_is_told_so():
     left = AttemptTrace("rollout", "task", 0, "chat", "sha", [said("hm")])
     assert trajectory(left, unchanged).told == "not ended"
 
@@ -142,8 +140,7 @@ def test_secrets_are_hidden_even_where_a_text_is_cut_in_them():
     secret = "sk-4f9aB27xQz81LmPw"
     redact = Redactor([secret])
     for offset in range(780, 805):
-        text = "x" * offset + secret + "y" * 2_000
-        found = trajectory(course(said(text)), redact)
+        found = trajectory(course(said("x" * offset + secret + "y" * 2_000)), redact)
         assert "sk-4f" not in found.turns[0].text
     assert HIDDEN in trajectory(course(said(secret)), redact).turns[0].text
 
@@ -154,8 +151,7 @@ def test_the_file_has_the_attempts(cli, done):
     assert page.count('<details class="trajectory ') > 5
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert set(json.loads(found[1])) == {"columns", "rows", "cells"}
-    events = done / ".git/skillopt-ci/events"
-    for file in events.glob("*/*"):
+    for file in done.glob(".git/skillopt-ci/events/*/*"):
         file.unlink()
     assert cli(done, "report", "-q").code == 0
     page = (done / "skillopt-report.html").read_text(encoding="utf-8")
@@ -178,14 +174,11 @@ def test_an_edit_that_gained_is_believed_to_help_and_more_so_with_time():
     assert edit_effects(steps)[1, 0] == edit_effects(steps[:1])[1, 0]
 
 
-def test_edits_are_told_apart():
+def test_edits_are_told_apart_in_the_newest_steps_of_a_long_run():
     found = edit_effects([compared_step(1, "Good.", 0.2), compared_step(2, "Bad.", -0.2)])
     assert found[1, 0].mean > 0 > found[2, 0].mean
     assert edit_effects([]) == {}
     assert edit_effects(plain_run(2).steps) == {}
-
-
-def test_a_long_run_is_told_by_its_newest_steps():
     steps = [compared_step(number, f"Rule {number}.", 0.1) for number in range(1, 61)]
     assert list(edit_effects(steps)) == [(number, 0) for number in range(21, 61)]
 
@@ -215,16 +208,14 @@ def test_the_served_page_follows_the_run(served, done, git):
     assert ask(served, "/version") == (200, tip)
     git(done, "update-ref", "refs/heads/skillopt/quickstart", f"{tip}~1")
     assert not ask(served, "/version")[1].startswith(tip)
-    _, page = ask(served, "/")
-    assert page.count('class="card ') == 1
+    assert ask(served, "/")[1].count('class="card ') == 1
 
 
 def test_the_server_refuses_what_it_cannot_or_must_not_answer(cli, served, done):
     assert ask(served, "/", host="evil.example")[0] == 403
     assert ask(served, "/../../etc/passwd")[0] == 404
     told = cli(done, "report", "--serve", "--port", str(served))
-    assert told.code == 2
-    assert "--port 0" in told.err
+    assert (told.code, "--port 0" in told.err) == (2, True)
     shutil.move(done / ".git", done / "elsewhere")
     assert ask(served, "/version")[0] == 503
     shutil.move(done / "elsewhere", done / ".git")
@@ -362,15 +353,12 @@ def test_backends_are_named_as_skillopt_does():
     assert flat_config(run)["target_backend"] == "openai_compatible"
 
 
-def test_the_resume_pointer_leads_to_files_that_are_there(exported):
+def test_the_resume_pointer_leads_to_files_and_every_step_has_its_folder(exported):
     state = read(exported, "runtime_state.json")
     assert state.keys() == STATE_FIELDS
     current, best = (Path(state[f"{which}_skill_path"]) for which in ("current", "best"))
     assert current.is_file()
     assert best.read_bytes() == (exported / "best_skill.md").read_bytes()
-
-
-def test_every_step_has_its_folder(exported):
     record = measured_step(exported)
     folder = exported / f"steps/step_{record['step']:04}"
     assert read(folder, "step_record.json") == record
@@ -389,9 +377,8 @@ def test_every_step_has_its_folder(exported):
 
 
 def test_skills_are_those_of_git(exported, ended, git):
-    steps = len(read(exported, "history.json"))
     names = [file.name for file in sorted((exported / "skills").iterdir())]
-    assert names == [f"skill_v{step:04}.md" for step in range(steps + 1)]
+    assert names == [f"skill_v{n:04}.md" for n in range(len(read(exported, "history.json")) + 1)]
     initial = git(ended, "show", "main:skills/ledger/SKILL.md")
     current = git(ended, "show", "skillopt/quickstart:skills/ledger/SKILL.md")
     texts = [(exported / "skills" / name).read_text(encoding="utf-8").strip() for name in names]
@@ -421,12 +408,26 @@ def test_a_shallow_clone_is_deepened_for_the_skills(cli, exported, finished, clo
     assert {path.relative_to(again) for path in again.rglob("*")} == ours
 
 
-def test_a_folder_with_something_in_it_is_refused(cli, done, tmp_path):
+def test_a_folder_is_refused_unless_an_export_ended_in_it(cli, done, tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").write_text("keep", encoding="utf-8")
     result = cli(done, "export", tmp_path / "mine")
     assert (result.code, "nothing was written" in result.err) == (ExitCode.USAGE, True)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+    names, out = ["EXPORT_INCOMPLETE", "config.json"], tmp_path / "out"
+
+    def write(file: Path, text: str) -> None:
+        write_atomically(file, text)
+        if file.name == names[1]:
+            raise UsageError("no space is left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("skillopt_ci.cli.report.write_atomically", write)
+        assert cli(done, "export", out).code == ExitCode.USAGE
+    assert sorted(path.name for path in out.iterdir()) == names
+    (out / "config.json").write_text("of an earlier step", encoding="utf-8")
+    assert cli(done, "export", out).code == ExitCode.DONE
+    assert (read(out, "config.json")["env"], (out / names[0]).exists()) == ("quickstart", False)
 
 
 def fates(checkout: Checkout) -> list[tuple[str, str]]:

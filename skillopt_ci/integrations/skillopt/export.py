@@ -126,12 +126,11 @@ def _steps(evidence: RunView) -> _Files:
     for (record, _), entry in zip(done, entries, strict=True):
         for name, content in _step_files(evidence, record, entry):
             yield f"steps/step_{record.step:04}/{name}", content
-    rates = [
+    if rates := [
         {**pick(record, "step epoch"), **_lr_decision(rate)}
         for record, _ in done
         if (rate := record.proposal.learning_rate)
-    ]
-    if rates:
+    ]:
         yield "lr_history.jsonl", rates
 
 
