@@ -58,8 +58,8 @@ def signed(value: float) -> str:
 
 def percent(share: float, digits: int = 0) -> str:
     """A share in percent, but never "0%" for a rare event or "100%" for a common one."""
-    if 0 < share <= 0.005:  # noqa: PLR2004 - rounds to nothing
-        return "under 1%"
+    if 0 < share <= 0.005 / 10**digits:  # rounds to nothing
+        return f"under {1 / 10**digits:g}%"
     return "over 99%" if 0.995 <= share < 1 else f"{share:.{digits}%}"  # noqa: PLR2004 - all
 
 
