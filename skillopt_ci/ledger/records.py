@@ -130,7 +130,7 @@ class Decision(_Decided, Record):
     measured_under: str = ""
     """Fingerprint of what the scores depend on besides the skill; see :class:`State`."""
     reused_from: int | None = None
-    """The step that had the same text, which therefore was not measured again."""
+    """The last step when the same text was measured, if it was not measured again."""
     beats_best: bool = False
     """The candidate is better than the best skill so far: it takes that one's place if it stays."""
     gate: GateRecord | None = None

@@ -141,9 +141,8 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
 
 
 def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
-    known = decision.reused_from
-    place = f"in step {known}" if known else "at the start"
-    reused = "" if known is None else f", not measured again: the same text as {place}"
+    known = ", not measured again: this text already has a score"
+    reused = "" if decision.reused_from is None else known
     metric = say.with_pessimistic(decision.metric, measured)
     after = score_text(measured.score, measured.n)
     if measured.partial:
