@@ -22,7 +22,7 @@ from skillopt_ci.report.html_charts import TaskGrade, anchor, grade_of
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.terminal import MEASURED, shortened, trace_lines
 from skillopt_ci.report.view import RunView
-from skillopt_ci.report.words import event_name
+from skillopt_ci.report.words import after_step, event_name
 from skillopt_ci.rollout.events import AttemptTrace, attempt_traces, read_events
 from skillopt_ci.sanitize import visible
 from skillopt_ci.text import plural, score
@@ -139,7 +139,7 @@ def _versions(run: RunView) -> Iterator[Version]:
         if text is None or entry.skill_sha256 == before:
             continue
         before = entry.skill_sha256
-        told = {"start": "at the start", "measure": f"by hand, after step {entry.step}"}
+        told = {"start": "at the start", "measure": f"by hand, {after_step(entry.step)}"}
         yield Version(told.get(entry.kind) or event_name(entry).lower(), text, anchor(entry))
 
 

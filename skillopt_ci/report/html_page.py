@@ -136,7 +136,7 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
                 f"{say.gain_text(gain)}, {len(gain.fixed)} fixed, {len(gain.broken)} broken"
             )
         if run.state.step > found.step:
-            told.append(f"measured after step {found.step}; training has gone on since")
+            told.append(f"measured {say.after_step(found.step)}; training has gone on since")
         yield "Test", [(name, one.hard, one.n) for name, one in tested if one is not None], told
     current, origin, facts = run.state.current, run.origin, tuple(run_facts(run))
     told = [

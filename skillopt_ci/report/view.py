@@ -390,9 +390,9 @@ def run_facts(run: RunView) -> Iterator[Fact]:
         if told := [score_text(one.hard, one.n) for one in (found.initial.test, skill.test) if one]:
             other = f"the skill of {skill.origin}, not this one; "
             which = "" if skill.sha256 == state.current.sha256 else other
-            began = ", from where training began" if since else ""
+            when = say.after_step(found.step) + (", from where training began" if since else "")
             used = f"training used {found.trained} of the tasks" if found.trained else ""
-            after = f"{which}after step {found.step}{began}, {used or 'tasks kept out of training'}"
+            after = f"{which}{when}, {used or 'tasks kept out of training'}"
             share = "share solved, " if found.metric != "hard" else ""
             yield Fact("test", f"{' → '.join(told)} ({share}{after})")
     yield Fact("selection", f"{started} → {now} ({state.current.origin})")

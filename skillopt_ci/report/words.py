@@ -94,6 +94,10 @@ def arrow(decision: Decision) -> str:
     return f"{score(decision.score_before)} → {after}"
 
 
+def after_step(number: int) -> str:
+    return f"after step {number}" if number else "before the first step"
+
+
 def tasks_text(decision: Decision) -> str:
     """The number of tasks measured on both sides: ``40 tasks``, or ``16 of 40 tasks``."""
     measured = decision.measurement
