@@ -118,8 +118,10 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
         case MemoryError() | RuntimeError(args=("can't start new thread",)):
             hint = "Allow more memory or processes, or make fewer calls at once, then rerun."
             return Failure("OutOfMemory", "out of memory or threads", hint, ExitCode.INFRASTRUCTURE)
+        case click.Abort():  # at a question: only `init` asks, before it writes
+            return Failure("Interrupted", "interrupted", "Nothing is saved.", ExitCode.INTERRUPTED)
         # pydantic wraps a Ctrl-C that strikes while it builds a schema in an error of its own
-        case _ if isinstance(error, KeyboardInterrupt | click.Abort) or (
+        case _ if isinstance(error, KeyboardInterrupt) or (
             type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error)
         ):
             hint = "What was done is saved; the same command resumes from there."

@@ -21,6 +21,7 @@ ERRORS = {
     "budget": BudgetExhausted("the budget of 3 calls is spent"),
     "defect": KeyError("a text that mentions KeyboardInterrupt"),
     "interrupt": KeyboardInterrupt(),
+    "question": click.Abort(),
     "wrapped": SchemaError("Error building `literal` serializer:\n  KeyboardInterrupt: "),
     "threads": RuntimeError("can't start new thread"),
 }
@@ -51,19 +52,16 @@ def end(number: int) -> None:
     signal.pause()
 
 
-def test_a_command_returns_its_exit_code():
+@pytest.mark.parametrize(("name", "code"), CODES.items())
+def test_every_failure_has_its_exit_code_and_a_command_returns_its_own(name, code):
+    assert main.main(["fail", name], group=app) == code
     assert main.main(["nothing"], group=app) == 3
 
 
-@pytest.mark.parametrize(("name", "code"), CODES.items())
-def test_every_failure_has_its_exit_code(name, code):
-    assert main.main(["fail", name], group=app) == code
-
-
 def test_a_failure_is_a_message_and_a_hint_on_stderr_and_json_on_stdout(capsys):
-    main.main(["fail", "config"], group=app)
-    told = capsys.readouterr()
-    assert (told.err, told.out) == ("error: a.yaml:3: no such key\nDid you mean run?\n", "")
+    ends = [main.main(["fail", name], group=app) for name in ("config", "question")]
+    told = "error: a.yaml:3: no such key|Did you mean run?|error: interrupted|Nothing is saved.|"
+    assert (ends, *capsys.readouterr()) == ([2, 130], "", told.replace("|", "\n"))
     main.main(["fail", "budget", "--json"], group=app)
     found = json.loads(capsys.readouterr().out)
     error = {"type": "BudgetExhausted", "message": "the budget of 3 calls is spent", "hint": ""}
