@@ -27,9 +27,11 @@ _LIMITS = {"MemoryLimit": "memory", "CpuCfsQuota": "processors", "PidsLimit": "p
 LABEL = "skillopt-ci.owner"
 #: The engine's errors for a container that is already removed or being removed.
 _REMOVED = re.compile(r"no such container|already in progress", re.IGNORECASE)
-#: Errors of registries for images that are missing or not accessible.
+#: Errors of registries for images that are missing, not accessible or for other processors.
 _NO_IMAGE = re.compile(
-    r"not found|not exist|denied|unauthorized|manifest unknown|invalid reference", re.IGNORECASE
+    "not found|not exist|denied|unauthorized|manifest unknown|invalid reference|"
+    "no basic auth credentials|no matching manifest",
+    re.IGNORECASE,
 )
 
 #: The container's first process: it reaps orphans. It runs as the container's root, whose only

@@ -94,6 +94,8 @@ def test_an_image_is_needed():
     ("said", "error"),
     [
         ("manifest for no/such:1 not found: manifest unknown", ComputerUnavailable),
+        ("no matching manifest for linux/arm64/v8 in the manifest list", ComputerUnavailable),
+        ("no basic auth credentials", ComputerUnavailable),
         ("pull access denied for no/such", ComputerUnavailable),
         ("received unexpected HTTP status: 503 Service Unavailable", ComputerFailure),
     ],
