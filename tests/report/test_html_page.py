@@ -41,7 +41,7 @@ ATTEMPTS = (
     attempt("train-1", "rollout", "a", solved=False),
     attempt("task-1", "selection", "a", solved=False, said="Before."),
     attempt("task-1", "selection", "b", solved=True, said="After."),
-    attempt("task-3", "selection", "b", solved=False),
+    attempt("task-3", "selection", "b", solved=False)._replace(attempt=1),
 )
 
 
@@ -272,7 +272,8 @@ def visible(page: Page) -> list[str]:
 def test_attempts_are_found_by_task_stage_and_outcome(show):
     page = show(evidence())
     assert page.inner_text("#found") == "4 attempts"
-    assert "5 further attempts are not shown" in page.inner_text("#trajectories")
+    assert "5 further attempts are not shown" in (told := page.inner_text("#trajectories"))
+    assert (told.count(", attempt 1, with"), told.count(", attempt 2, with")) == (3, 1)
     page.fill("#find", "TRAIN")
     assert visible(page) == ["train-1"]
     assert page.inner_text("#found") == "1 of 4 attempts"

@@ -58,8 +58,6 @@ def test_a_long_list_is_cut(make_record, make_decision):
     fixed = tuple(f"s{number}" for number in range(34))
     rows = dict(rows_in_full(event_view(make_record(decision=make_decision(fixed=fixed)))))
     assert rows["fixed"].endswith("s29 and 4 more")
-    rows = dict(rows_in_full(event_view(make_record(decision=make_decision(reused_from=0)))))
-    assert rows["selection tasks"].endswith("not measured again: this text already has a score")
 
 
 def test_a_learning_rate_of_the_optimizers_own_is_shown_with_reasons(make_record, make_proposal):
