@@ -147,7 +147,7 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
         raise ended.error
     notes = _publish(job).notes  # also what a stopped attempt of this job took back
     if ended.exit_code:
-        raise UsageError("nothing of that is left in the skill")
+        raise UsageError("nothing of that is left in the skill", hint="\n".join(notes))
     done = ended.results[-1]
     what = f"A rule of step {done['step']}" if done["edit"] else f"Step {done['step']}"
     where = links_of(job.environ).commit(done["commit"])
