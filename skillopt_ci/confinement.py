@@ -164,7 +164,9 @@ class Cell:
             return tuple(arguments), dict(environ)
         # a model's library must not be linked into the program that confines it
         linking = [f"{name}={environ[name]}" for name in environ if _LINKING.match(name)]
-        within = (*(["/usr/bin/env", *linking] if linking else []), *arguments)
+        # if the program cannot be started, `env` ends with 126 or 127, but bubblewrap with 1
+        through_env = linking or "=" not in arguments[0]  # `env` would set that as a variable
+        within = (*(["/usr/bin/env", *linking] if through_env else []), *arguments)
         environ = {name: environ[name] for name in environ if not _LINKING.match(name)}
         if self.user is not None:
             kept = Path(environ.get("HOME", "/")).is_relative_to(self.folder)

@@ -285,8 +285,7 @@ def _descendants(root: int) -> set[int]:
 
 
 def _processes() -> list[Path]:
-    found = PROC.iterdir() if PROC.is_dir() else ()
-    return [entry for entry in found if entry.name.isdigit()]
+    return list(PROC.glob("[0-9]*"))  # empty where there is no such folder
 
 
 def kill(process: int, number: int = signal.SIGKILL) -> None:
