@@ -146,9 +146,8 @@ async def measure(
     scores.refuse_errors(evaluation.max_error_rate, stage)
     if empty and not empty[False]:
         told = (
-            f"All {empty[True]} answers of the target were empty. A reasoning model may have spent "
-            "its tokens before it answered: raise model.target.max_output_tokens, or check that "
-            "it is a chat model."
+            f"All {empty[True]} answers of the target were empty. Check that it is a chat model or "
+            "a command that prints answers. If it reasons, raise model.target.max_output_tokens."
         )
         run.observer(Note(told, level="warning"))
     if refused:

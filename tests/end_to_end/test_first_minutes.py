@@ -94,7 +94,7 @@ def test_models_that_cannot_answer(checkout, command, provider, path, model, key
 
 def test_a_step_says_that_all_answers_were_empty(checkout, command, provider):
     done = command(checkout, "step", *at(f"{provider}/silent"))
-    assert "All 8 answers of the target were empty" in done.stderr
+    assert "All 8 answers of the target were empty. Check that it is a chat model" in done.stderr
 
 
 def test_a_step_says_how_many_attempts_were_refused_and_where_to_look(checkout, command, provider):
