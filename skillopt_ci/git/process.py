@@ -169,15 +169,18 @@ class Git:
         command, environ = self._invocation(args)
         pipe = subprocess.PIPE
         try:
-            # `subprocess.run` would kill git on Ctrl-C before it can remove its locks
+            # On Ctrl-C, `subprocess.run` would kill git before it can remove its locks, and `with`
+            # alone would leave it at work.
             with subprocess.Popen(  # noqa: S603
                 command, env=environ, stdin=pipe, stdout=pipe, stderr=pipe
             ) as process:
                 try:
                     stdout, stderr = process.communicate(stdin, timeout=seconds)
                 except subprocess.TimeoutExpired:
+                    return Exited(-signal.SIGTERM, b"", f"timed out after {seconds:g} seconds")
+                finally:  # without effect on a git that has ended
                     process.terminate()
-                    return Exited(process.wait(), b"", f"timed out after {seconds:g} seconds")
+                    process.wait()
         except OSError as error:
             raise _cannot_start(error) from error
         # These end all processes of a terminal or job; asyncio tells us of our own only later.

@@ -141,8 +141,11 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
 
 
 def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
-    known = ", not measured again: this text already has a score"
-    reused = "" if decision.reused_from is None else known
+    reused = (
+        ", not measured again: this text already has a score"
+        if decision.reused_from is not None
+        else ""
+    )
     metric = say.with_pessimistic(decision.metric, measured)
     after = score_text(measured.score, measured.n)
     if measured.partial:

@@ -320,7 +320,7 @@ def test_a_run_ends_after_the_step_at_which_github_fell_silent(job, desk, log, g
 def test_a_signal_that_ends_git_interrupts_after_a_step_too(job, desk, tmp_path, monkeypatch, name):
     Git(job.folder).run("clone", "--bare", ".", "bare")
     Git(job.folder).run("remote", "add", "origin", f"{tmp_path}/bare")
-    dies = f'case "$*" in *ls-remote*) kill -INT $PPID; kill -{name} $$;; esac'
+    dies = f'case "$*" in *ls-remote*) read -r x; kill -INT $PPID; kill -{name} $$;; esac'
     dying = write_program(tmp_path / "bin" / "git", f'{dies}; exec {shutil.which("git")} "$@"')
     desk.then = lambda: monkeypatch.setenv("PATH", str(dying.parent), prepend=":")
     assert perform(job, Perform(Command.STEP)).exit_code == ExitCode.INTERRUPTED
