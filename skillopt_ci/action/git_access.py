@@ -9,11 +9,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from skillopt_ci.errors import UsageError
+from skillopt_ci.git.process import Git
+
 #: The committer if none is configured.
 BOT = [
     ("user.name", "github-actions[bot]"),
     ("user.email", "41898282+github-actions[bot]@users.noreply.github.com"),
 ]
+
+
+def git_environment(
+    workspace: Path, directory: str, token: str, environ: Mapping[str, str]
+) -> dict[str, str]:
+    if not (workspace / directory).is_dir():
+        raise UsageError(f"input directory: the checkout has no folder {directory!r}")
+    folders = repositories(workspace, workspace / directory)
+    server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
+    settings = [
+        *(("safe.directory", str(folder)) for folder in folders),  # even if another user owns them
+        *authorize(server, token),
+    ]
+    trusted = as_environment(settings, environ)
+    if not Git(folders[-1], trusted).attempt("config", "--get", "user.email").text:
+        settings += BOT
+    return as_environment(settings, environ)
 
 
 def authorize(server_url: str, token: str) -> list[tuple[str, str]]:

@@ -10,14 +10,12 @@ from pathlib import Path
 
 from skillopt_ci.action import git_access
 from skillopt_ci.action.event import CHANGED, Facts, GitHubEvent, Request, decide, read_event
-from skillopt_ci.action.inputs import Inputs, read_inputs
+from skillopt_ci.action.inputs import read_inputs
 from skillopt_ci.action.job import Ended, Job, JobOutcome, announce, workspace_of
 from skillopt_ci.action.outputs import UNPUBLISHED, JobLog, Outputs, append_outputs
 from skillopt_ci.action.perform import perform, tell_failed
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
-from skillopt_ci.errors import UsageError
-from skillopt_ci.git.process import Git
 from skillopt_ci.github import pull_requests
 from skillopt_ci.github.client import connect, from_environ
 from skillopt_ci.model.access import required_variables
@@ -41,7 +39,9 @@ def main() -> int:
             for secret in (*token, *keys.values(), *filter(can_be_hidden, named_secrets(environ))):
                 log.mask(secret)
             # The environment is the only way to reach every git process from here on.
-            keep_back(git_environment(workspace, inputs, environ))
+            keep_back(
+                git_access.git_environment(workspace, inputs.directory, inputs.token, environ)
+            )
             redact.learn([inputs.token, *keys.values()])
             client = connect(from_environ(environ, inputs.token), redact=redact) if token else None
             with git_access.owner_kept(workspace, os.geteuid()):
@@ -69,21 +69,6 @@ def run(job: Job) -> int:
         raise
     _hand_over(job, outcome)
     return outcome.exit_code
-
-
-def git_environment(workspace: Path, inputs: Inputs, environ: Mapping[str, str]) -> dict[str, str]:
-    if not (workspace / inputs.directory).is_dir():
-        raise UsageError(f"input directory: the checkout has no folder {inputs.directory!r}")
-    folders = git_access.repositories(workspace, workspace / inputs.directory)
-    server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
-    settings = [
-        *(("safe.directory", str(folder)) for folder in folders),  # even if another user owns them
-        *git_access.authorize(server, inputs.token),
-    ]
-    trusted = git_access.as_environment(settings, environ)
-    if not Git(folders[-1], trusted).attempt("config", "--get", "user.email").text:
-        settings += git_access.BOT
-    return git_access.as_environment(settings, environ)
 
 
 def gather(job: Job, event: GitHubEvent) -> Facts:

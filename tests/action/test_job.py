@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from action_world import make_job
 
+from skillopt_ci.action.git_access import git_environment
 from skillopt_ci.action.inputs import Command, Inputs
 from skillopt_ci.action.job import Ended, announce, command_line, execute, meaning, workspace_of
-from skillopt_ci.action.main import git_environment
 from skillopt_ci.action.outputs import JobLog, Printed
 from skillopt_ci.cli.main import describe
 from skillopt_ci.demo import write_example
@@ -134,7 +134,7 @@ def test_elsewhere_than_on_a_runner_every_missing_variable_is_named():
 
 
 def test_what_github_com_leaves_out_is_known(tmp_path):
-    environ = git_environment(tmp_path, Inputs(token="job"), {})
+    environ = git_environment(tmp_path, "", "job", {})
     assert "http.https://github.com/.extraheader" in environ.values()
     debug = make_job(tmp_path, environ={"RUNNER_DEBUG": "1"})
     assert (make_job(tmp_path).settings.verbosity, debug.settings.verbosity) == (0, 1)
