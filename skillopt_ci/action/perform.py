@@ -146,8 +146,9 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
     if ended.error is not None:
         raise ended.error
     notes = _publish(job).notes  # also what a stopped attempt of this job took back
-    if ended.exit_code:
-        raise UsageError("nothing of that is left in the skill", hint="\n".join(notes))
+    if ended.exit_code:  # no failure: the job may be run again after it took that back
+        text = "\n".join(("Nothing of that is left in the skill.", *notes))
+        return md.inline_lines(job.redact(text), 2_000), ()
     done = ended.results[-1]
     what = f"A rule of step {done['step']}" if done["edit"] else f"Step {done['step']}"
     where = links_of(job.environ).commit(done["commit"])

@@ -119,12 +119,11 @@ def _merged(client: Client, run: Run, base: str, before: str, head: str) -> tupl
     if missing or left is None:
         return after, missing
     then, _ = _skill_of(client, run.skill_path, left)
-    texts = {"base": before, "then": then, "head": after}
     with scratch_folder("merge") as place:
-        for name, text in texts.items():
-            Path(place, name).write_bytes(text.encode())
-        names = (f"{place}/{name}" for name in texts)
-        done = run.ledger.git.run("merge-file", "-p", *names, most=255)
+        texts = {f"{place}/base": before, f"{place}/then": then, f"{place}/head": after}
+        for file, text in texts.items():
+            Path(file).write_bytes(text.encode())
+        done = run.ledger.git.run("merge-file", "-p", *texts, most=255)
     # git does not merge what has a NUL character: for git, that is a binary file
     why = "has a NUL character" if "\0" in after else "conflicts with base: update the branch"
     return done.stdout.decode(), f"{run.skill_path} {why}" if done.status else ""
