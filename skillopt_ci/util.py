@@ -253,20 +253,23 @@ def user_errors(told: str, kind: type[SkilloptError] = UsageError) -> Iterator[N
         raise kind(f"{told} {last_line(error)}") from error
 
 
-def user_object(entry: str, root: Path, what: str, fits: Callable[[object], bool]) -> object:
+def user_object(
+    entry: str, root: Path, what: str, fits: Callable[[object], bool], prefix: str = ""
+) -> object:
     """The object at ``file.py:name`` or ``package.module:name``. Raises :class:`UsageError`."""
     source, _, name = entry.rpartition(":")
-    with user_errors(f"{source} cannot be imported:"):
+    with user_errors(f"{prefix}{source} cannot be imported:"):
         module = user_module(source, root)
     if name not in vars(module):
         names = sorted(key for key, value in vars(module).items() if fits(value))
-        meant = did_you_mean(name, names) or f"; known are: {', '.join(names)}"
-        raise UsageError(f"{source} has no {what} {name!r}{meant}")
+        meant = did_you_mean(name, names) or f"; known are: {', '.join(names) or 'none'}"
+        raise UsageError(f"{prefix}{source} has no {what} {name!r}{meant}")
     return vars(module)[name]
 
 
 def last_line(error: BaseException) -> str:
     message = " ".join(str(error).split())[-200:]
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    # the importer's own lines say nothing; of a mistake in the syntax, the message has the place
+    where = "".join(f" ({at.filename}:{at.lineno})" for at in last if "<frozen" not in at.filename)
     return f"{type(error).__name__}: {message}{where}"

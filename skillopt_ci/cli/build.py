@@ -23,9 +23,11 @@ from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.git.process import Git
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.progress import Note, Observer, TerminalLent
+from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.report import commits
 from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool
 from skillopt_ci.rollout.environment import Environment
+from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.scorers.check import check_scorers
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, refuse_clashes
 from skillopt_ci.tasks.task import Splits, Task
@@ -33,7 +35,7 @@ from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.plan import KEPT, planned
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run, runner_parts
-from skillopt_ci.util import located, pick
+from skillopt_ci.util import last_line, located, pick
 
 # The configuration and the tasks.
 
@@ -72,12 +74,20 @@ def read_tasks(
 
     with loading_limit(loading_seconds):
         environment = open_environment(config.environment, root, environ)
-        atexit.register(environment.close)
+        atexit.register(_close, environment, Redactor(named_secrets(environ)))
         named = {split: split_tasks(environment, split) for split in SPLIT_NAMES}
     refuse_clashes(named)
     if empty := " and ".join(name for name in SPLIT_NAMES[:2] if not named[name]):
         raise UsageError(f"environment: there are no {empty} tasks")
     return Splits(*named.values()), environment
+
+
+def _close(environment: Environment, redact: Redactor) -> None:
+    try:
+        environment.close()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the command has done its work
+        told = f"environment: {type(environment).__name__}.close raised {last_line(error)}"
+        sys.stderr.write(f"! warning: {harmless_line(redact(told))}\n")
 
 
 def not_checked_out(folder: Path, file: Path) -> bool:
@@ -89,9 +99,8 @@ def unconfined_programs(
     config: Config, tasks: Iterable[Task], environment: Environment | None
 ) -> tuple[bool, list[str]]:
     """Whether a run starts programs outside of computers, and which can read our secrets."""
-    found = []
-    if environment is not None and environment.code == "inside":
-        found.append("`environment` runs inside skillopt-ci")
+    inside = environment is not None and environment.code == "inside"
+    found = ["`environment` runs inside skillopt-ci"] if inside else []
     graded = environment is not None and environment.grades
     parts = [] if graded else list(parts_of(config.scorer, *(task.scorer for task in tasks)))
     starts = {

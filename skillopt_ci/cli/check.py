@@ -66,8 +66,6 @@ _MOST_TRIED = 16
 _TRIED_AT_A_TIME = 4
 #: Seconds for an agent to say its version: a first start may unpack things.
 _LONGEST_START = 60.0
-#: The first git that fetches without a trace of its own, as the ledger does.
-_OLDEST_GIT = (2, 29)
 #: The first git that merges without a checkout, as is needed once base changes the skill.
 _MERGING_GIT = (2, 38)
 _NOT_FOUND = (126, 127)
@@ -296,9 +294,8 @@ def _check_skill(loaded: Loaded) -> Iterator[Finding]:
 def check_git(version: str) -> Finding:
     numbers = re.search(r"(\d+)\.(\d+)", version)
     known = _MERGING_GIT if numbers is None else tuple(map(int, numbers.groups()))
-    if known < _OLDEST_GIT:
-        oldest = ".".join(map(str, _OLDEST_GIT))
-        return Finding("git", "error", f"{version} is too old\nInstall git {oldest} or newer.")
+    if known < (2, 29):  # the first that fetches without a trace of its own, as the ledger does
+        return Finding("git", "error", f"{version} is too old\nInstall git 2.29 or newer.")
     if known < _MERGING_GIT:
         text = f"{version} cannot merge a change to the skill on the base branch"
         return Finding("git", "warning", f"{text}: install git 2.38 or newer")
@@ -372,7 +369,6 @@ def _check_computers(
 def _try_graders(
     splits: Splits, loaded: Loaded, environ: Mapping[str, str], pool: ComputerPool | None
 ) -> Iterator[Finding]:
-
     async def fault(one: tuple[ScorerSpec, Task]) -> str:
         part, task = one
         try:

@@ -231,10 +231,8 @@ def trace_command(
     if found is None:
         made = [f"{name} {names_text([*each])}" for name, each in seen.get(task, {}).items()]
         hint = f"Recorded attempts: {'; '.join(made)}." if made else nearest(task, seen)
-        raise UsageError(
-            f"No such attempt at task {task!r} is recorded. "
-            + (hint or f"Recorded are {names_text(sorted(seen))}.")
-        )
+        told = hint or f"Recorded are {names_text(sorted(seen))}."
+        raise UsageError(f"No such attempt at task {task!r} is recorded. {told}")
     if settings.json:
         print_json(list(found.events))
         return

@@ -71,7 +71,6 @@ class Globals:
 
     @property
     def colour(self) -> bool:
-        """Whether standard output takes colours."""
         return wants_colour(sys.stdout, self.environ)
 
     def tell(self, values: object, text: str) -> None:
@@ -79,7 +78,6 @@ class Globals:
         click.echo(json_line(values) if self.json else text)
 
     def say(self, text: str, *, err: bool = False) -> None:
-        """Print sentences where people read."""
         stream = sys.stderr if err else self.people
         click.echo(wrapped(text, stream), stream)
 

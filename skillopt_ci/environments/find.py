@@ -41,9 +41,7 @@ def loading_limit(seconds: float) -> Iterator[None]:
     try:
         yield
     except _Late as place:
-        raise UsageError(
-            f"environment: its tasks did not load within {seconds:g} s (at {place})"
-        ) from None
+        raise UsageError(f"environment did not load within {seconds:g} s (at {place})") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -60,10 +58,7 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
         with user_errors(f"environment: {name} cannot be imported:"):
             found: object = offered[name].load()
     elif ":" in name:
-        try:
-            found = user_object(name, root, "class", _is_environment)
-        except UsageError as error:
-            raise UsageError(f"environment: {error.message}") from error
+        found = user_object(name, root, "class", _is_environment, "environment: ")
     else:
         known = sorted([*BUILT_IN, *offered])
         meant = did_you_mean(name.casefold(), known) or f"; known are: {', '.join(known)}"

@@ -221,7 +221,6 @@ class Git:
         return self._remembered[args].status == 0
 
     def _invocation(self, args: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
-        """What to start: the command line and its environment."""
         cleaned = {k: value for k, value in os.environ.items() if not _INHERITED.fullmatch(k)}
         environ = {**cleaned, **git_credentials(args[0]), **_ENVIRONMENT, **self.env}
         return (*_COMMAND, "-C", str(self.folder), *args), environ

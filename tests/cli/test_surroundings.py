@@ -98,8 +98,7 @@ def test_a_device_is_no_skill(checkout):
 def test_a_stray_character_in_a_key_is_named_with_its_place(checkout, cli, monkeypatch, stray):
     monkeypatch.setenv("DEMO_KEY", f"sk-{'d' * 37}{stray}key")
     done = cli(checkout.folder, *TEST)
-    assert done.code == 2, said(done)
-    assert "DEMO_KEY" in done.err
+    assert (done.code, "DEMO_KEY" in done.err) == (2, True), said(done)
     # The forty-first, or number 40 for those who count from 0.
     assert re.search(r"\b4[01]\b", done.err)
 
@@ -124,11 +123,8 @@ def test_an_output_that_takes_nothing_is_told(checkout, words, into):
 
 def test_a_disk_without_room_for_temporary_files_is_told(checkout):
     code, told = printed(checkout, "step", before="ulimit -f 0;")
-    assert code == 5, told
-    assert "Traceback" not in told
-    assert "Exception ignored" not in told
-    assert "temporary directory" in told
-    assert "TMPDIR" in told
+    words = ("Traceback", "Exception ignored", "temporary directory", "TMPDIR")
+    assert (code, [word in told for word in words]) == (5, [False, False, True, True]), told
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "ascii:surrogateescape"])
@@ -195,8 +191,7 @@ def test_a_pointer_of_git_lfs_is_neither_tasks_nor_a_skill(checkout, workshop, c
     checkout.git("add", file)
     checkout.git("commit", "--quiet", "-m", "Point")
     done = cli(checkout.folder, *words.split())
-    assert done.code == 2, said(done)
-    assert "git lfs pull" in done.out + done.err
+    assert (done.code, "git lfs pull" in done.out + done.err) == (2, True), said(done)
     assert workshop.server.answered.total() == 0
 
 
@@ -204,9 +199,8 @@ def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(workshop, cli):
     checkout = workshop.checkout(skill=POINTER)
     checkout.write("skills/SKILL.md", "# The skill\n")
     done = cli(checkout.folder, "check")
-    assert done.code == 2, said(done)
-    assert "kept by Git LFS" in done.out
-    assert ".gitattributes" in done.out
+    found = [word in done.out for word in ("kept by Git LFS", ".gitattributes")]
+    assert (done.code, found) == (2, [True, True]), said(done)
 
 
 def test_a_deeply_nested_event_is_passed_over(checkout, cli):

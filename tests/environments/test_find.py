@@ -40,15 +40,15 @@ class Other:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "riddles.py").write_text(CLASS, encoding="utf-8")
+    for name, text in {"riddles": CLASS, "slip": "\ndef (", "bare": ""}.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     return tmp_path
 
 
 def test_a_class_in_a_file_with_options(opened, root, monkeypatch):
     found = opened({"type": "riddles.py:Riddles", "count": 3})
     assert [task.id for task in api.split_tasks(found, "test")] == ["test-0", "test-1", "test-2"]
-    assert found.root == root
-    assert not found.grades
+    assert (found.root, found.grades) == (root, False)
     assert found.identity() == {"type": "Riddles", "options": {"count": 3}}
     assert len(api.split_tasks(open_environment("riddles.py:Riddles", root, {}), "train")) == 2
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -67,7 +67,9 @@ def test_a_class_in_a_file_with_options(opened, root, monkeypatch):
         ("riddles.py:Half", "Can't instantiate abstract class Half with.* method '?tasks"),
         ("riddles.py:Broken", "cannot be built: KeyError"),
         ("nowhere.py:Riddles", "environment: nowhere.py cannot be imported: FileNotFoundError"),
-        ("no_such_module:Riddles", "cannot be imported: ModuleNotFoundError"),
+        ("no_such_module:Riddles", "cannot be imported: ModuleNotFoundError: .*'no_such_module'$"),
+        ("slip.py:Riddles", r"slip.py cannot be imported: SyntaxError: .*\(slip.py, line 2\)$"),
+        ("bare.py:Riddles", "^environment: bare.py has no class 'Riddles'; known are: none$"),
     ],
 )
 def test_mistakes_are_told_for_people(root, name, said):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import in_process
+from command_line import in_process, skillopt_ci
 
 from skillopt_ci.errors import TooManyErrors, UsageError
 from tests.conftest import HARMFUL, RULES, Checkout, ModelServer, Workshop
@@ -90,6 +90,11 @@ def test_a_class_of_ones_own(workshop):
     checked = in_process(checkout.folder, "check", "-o", "prompts=nowhere").stdout
     assert "`environment` runs inside skillopt-ci" in " ".join(checked.split())
     assert (in_process(checkout.folder, "status").returncode, checked.count("nowhere")) == (0, 1)
+    checkout.write("items.py", f"{CLASS}\n    def close(self): {{}}['lost']\n")
+    closed = skillopt_ci(checkout.folder, "check", "--files")
+    told = r"! warning: environment: Items\.close raised KeyError: 'lost' \(.*items\.py:\d+\)\n"
+    assert re.fullmatch(told, closed.stderr), closed
+    assert closed.returncode == 0
 
 
 def test_a_broken_environment_is_never_scored(workshop):
