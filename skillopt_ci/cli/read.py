@@ -66,12 +66,12 @@ class RunReader:
         return skill is not None and sha256(skill) != self.state.current.sha256
 
     def step(self, number: int) -> StepRecord:
-        """The evidence of a step; raises :class:`UsageError` if there is no such step."""
+        """The evidence of a step; raises :class:`UsageError` if there is none."""
         record = self.folder.read_step(self.recorded, number)
         if record is None:
             last = self.state.step
             known = f"its steps are 1 to {last}" if last else "none is done yet"
-            raise UsageError(f"Run '{self.state.run}' has no step {number}: {known}.")
+            raise UsageError(f"Run '{self.state.run}' has no record of step {number}: {known}.")
         return record
 
     def boundary(self, epoch: int) -> BoundaryRecord:

@@ -12,11 +12,11 @@ NOT_STARTED = "Run 'quickstart' has not started"
 @pytest.mark.parametrize(
     ("folder", "words", "said"),
     [
-        ("trained", "show 3", "has no step 3: its steps are 1 to 2"),
+        ("trained", "show 3", "has no record of step 3: its steps are 1 to 2"),
         ("trained", "check --files --probe", "--files asks no model"),
         ("trained", "show 1 --epoch 1", "either a STEP or an --epoch"),
         ("trained", "show --epoch 1", "has no record of the end of epoch 1: its last is none"),
-        ("trained", "diff 9", "has no step 9: its steps are 1 to 2"),
+        ("trained", "diff 9", "has no record of step 9: its steps are 1 to 2"),
         ("trained", "diff inital", "Did you mean 'initial'?"),
         ("trained", "status --config other.yaml", "other.yaml"),
         ("trained", "config --config a**", "a**: there is no such file"),
