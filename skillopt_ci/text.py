@@ -60,6 +60,7 @@ def percent(share: float, digits: int = 0) -> str:
     """A share in percent, but never "0%" for a rare event or "100%" for a common one."""
     if 0 < share <= 0.005 / 10**digits:  # rounds to nothing
         return f"under {1 / 10**digits:g}%"
+    digits = 0 if share in (0, 1) else digits
     return "over 99%" if 0.995 <= share < 1 else f"{share:.{digits}%}"  # noqa: PLR2004 - all
 
 

@@ -46,7 +46,7 @@ def test_a_difference_has_half_its_interval(mean, error, n, expected):
 )
 def test_what_is_rare_is_not_never(share, expected):
     assert text.percent(share) == expected
-    assert [text.percent(one, digits=1) for one in (1 / 256, 1 / 2048)] == ["0.4%", "under 0.1%"]
+    assert [text.percent(n, 1) for n in (1 / 256, 1 / 2048, 1)] == ["0.4%", "under 0.1%", "100%"]
 
 
 @pytest.mark.parametrize(

@@ -331,6 +331,7 @@ def test_without_attempts_it_says_where_they_are_recorded(show):
 
 def test_it_is_readable_without_javascript(show):
     page = show(evidence(), java_script_enabled=False)
+    assert page.locator("button:visible, input:visible, .scripted:visible").count() == 0
     page.locator("#step-1 summary").click()
     assert "The old is gone." in page.inner_text("#step-1")
 
@@ -519,8 +520,10 @@ def test_all_of_200_steps_is_there(long_page):
     assert long_page.locator("details.trajectory").count() > 50
     assert long_page.locator(".epoch").count() == 3
     long_page.focus("#outcomes")
-    for _ in range(3):
-        long_page.keyboard.press("ArrowRight")
+    for key in (*("ArrowDown",) * 30, *("ArrowRight",) * 3):
+        long_page.keyboard.press(key)
     assert " · step 3, " in long_page.inner_text("#cell")
+    cursor, shown = (long_page.locator(one).bounding_box() for one in ("#cursor", ".map-scroll"))
+    assert 0 <= cursor["y"] - shown["y"] <= shown["height"] - cursor["height"]
     long_page.keyboard.press("Enter")
     long_page.locator("details#step-3:target[open]").wait_for()

@@ -89,6 +89,7 @@
       else if (event.key === "End") show(row, data.columns.length - 1);
       else if (moves[event.key]) show(row + moves[event.key][0], column + moves[event.key][1]);
       else return;
+      cursor.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
       event.preventDefault();
     });
   }
