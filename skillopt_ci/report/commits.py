@@ -176,7 +176,6 @@ def _confirmation(entry: HistoryEntry) -> _Words:
 def _step(record: StepRecord, candidate: str | None) -> _Words:
     proposal, decision = record.proposal, record.decision
     assert decision is not None  # noqa: S101 - a step that is recorded was decided on
-    place = f"in step {decision.reused_from}" if decision.reused_from else "at the start"
     did = "Merge" if decision.stays else "Revert"
     subject = f"{did} step {record.step} ({say.arrow(decision)}): {say.headline(proposal)}"
     if candidate is None:
@@ -192,7 +191,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
         say.notes_verdict(proposal, decision),
         "" if proposal.changed else _list("Refused by the guard:", say.refusal_lines(proposal)),
         _list("Unusable replies of the optimizer:", say.unusable_lines(proposal)),
-        "" if decision.reused_from is None else f"Measured {place}, not again.",
+        "" if decision.reused_from is None else "Not measured: this text already had a score.",
         f"Used {say.usage_text(record.usage)}.",
         _changed(record.changes),
     )

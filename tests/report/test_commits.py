@@ -107,19 +107,16 @@ def test_a_step_without_a_candidate_has_no_score(make_record, make_decision):
 
 
 def test_a_measurement_that_was_reused_says_so(make_record, make_decision):
-    for step, place in ((2, "in step 2"), (0, "at the start")):
-        text = landed(make_record(decision=make_decision(reused_from=step)))
-        assert f"Measured {place}, not again." in text.body
+    text = landed(make_record(decision=make_decision(reused_from=0)))
+    assert "\n\nNot measured: this text already had a score.\n\n" in text.body
     usage = replace(make_record().usage, cost_usd=None)
     text = landed(make_record(usage=usage, decision=make_decision()))
     assert text.trailers["Skillopt-Cost-Usd"] == "unknown"
 
 
 def test_a_simulated_step_says_so_in_words_and_as_a_fact(make_record, make_decision):
-    for text in (
-        candidate(make_record(simulated=True)),
-        landed(make_record(simulated=True, decision=make_decision())),
-    ):
+    record = make_record(simulated=True, decision=make_decision())
+    for text in (candidate(record), landed(record)):
         assert "simulated" in text.body
         assert text.trailers["Skillopt-Simulated"] == "true"
 
