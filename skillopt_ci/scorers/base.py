@@ -160,13 +160,12 @@ def sentence(parts: Sequence[str]) -> str:
 
 def extract(response: str, how: specs.AnswerFrom, tag: str = "answer") -> str:
     """The answer in ``response``; without a tag the last line, without a fence the whole text."""
-    if how == "text":
-        return response.strip()
-    if how == "fence":
-        fenced = last_fenced(response)
-        return response.strip() if fenced is None else fenced
     if how == "tag" and (found := last_tagged(response, tag.strip("<>"))) is not None:
         return found
+    if how == "fence" and (found := last_fenced(response)) is not None:
+        return found
+    if how in ("text", "fence"):
+        return response.strip()
     lines = response.strip().splitlines()
     return lines[-1].strip() if lines else ""
 
@@ -209,7 +208,7 @@ def last_fenced(text: str) -> str | None:
     """The last fenced block, or None; as in CommonMark, an unclosed one extends to the end."""
     last: list[str] | None = None
     opening: re.Match[str] | None = None
-    for line in text.splitlines():
+    for line in re.split(r"\r\n?|\n", text):
         fence = _FENCE.match(line)
         if opening is None:
             if fence is not None and (fence["mark"][0] == "~" or "`" not in fence["info"]):

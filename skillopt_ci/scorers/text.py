@@ -177,7 +177,7 @@ _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 #: "A good reason …", "I think …": an ordinary word, not a label.
 _ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
-_SET_OFF = re.compile(r"\W+\w|\w+[*_]*[.):\]}\n]")
+_SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.):\]}\n]")
 _WORD = re.compile(r"\b(?!A\s+[a-z])\w+\b")
 _EMPHASIS = " *`_\"'“”"
 _AROUND_LABEL = f"{_EMPHASIS}$()[].:,;"

@@ -89,6 +89,7 @@ def test_tag_name_is_taken_literally():
         ("- item\n  ```\n  a\n    b\n  ```", "a\n  b"),
         ("inline ```code``` only", "inline ```code``` only"),
         ("```code``` on its own line\nend", "```code``` on its own line\nend"),
+        ('```json\r\n["\u2028\x0c"]\r\n```\r\n', '["\u2028\x0c"]'),
     ],
 )
 def test_fence(response, answer):
