@@ -44,6 +44,8 @@ class GraderBroke(GraderError):
 Scorer = Callable[[Task, str], Coroutine[Any, Any, Score]]
 #: Asks the judge model one question; raises GraderBroke if it refuses the prompt.
 Judge = Callable[[str], Awaitable[str]]
+#: In the reason for the 0 of work that makes its grader fail.
+FAILS_GRADER = "the grader fails on this work, not on an empty submission"
 #: 1 while work is graded again, when a judge must not be quoted but asked anew.
 GRADING: ContextVar[int] = ContextVar("grading", default=0)
 
@@ -78,8 +80,7 @@ async def blamed(
     try:
         return await work()
     except GraderBroke as again:
-        reason = f"the grader fails on this work, not on an empty submission: {again.message}"
-        return scored(False, brief(reason), answer)
+        return scored(False, brief(f"{FAILS_GRADER}: {again.message}"), answer)
     finally:
         GRADING.reset(first)
 

@@ -14,11 +14,11 @@ from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted, silent
 from skillopt_ci.rollout.types import AttemptRequest, Rollout, Status
-from skillopt_ci.scorers.base import brief
+from skillopt_ci.scorers.base import FAILS_GRADER, brief
 from skillopt_ci.skill.document import word_count
 from skillopt_ci.skill.regions import as_read, semantic_density
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import score_text
+from skillopt_ci.text import capitalized, score_text
 from skillopt_ci.training.run_context import OpenModels, Run
 
 Number = TypeVar("Number", float, Fraction)
@@ -131,7 +131,8 @@ async def measure(
     runner, evaluation = models.runner, run.config.evaluation
     each = run.config.rollout.attempts
     run.observer(StageStarted(stage, len(tasks) * each))
-    scores, empty, refused = Scores(task.id for task in tasks), Counter[bool](), Counter[str]()
+    scores, empty = Scores(task.id for task in tasks), Counter[bool]()
+    refused, ungradable = Counter[str](), Counter[str]()
     requests = rounds(((task, attempt) for task in tasks), skill, stage, each)
     async with aclosing(runner.stream(requests)) as rollouts:
         async for one in rollouts:
@@ -142,6 +143,8 @@ async def measure(
                 empty[not one.messages[-1].content.strip()] += 1
             if one.status is Status.REFUSED:
                 refused[one.reason] += 1
+            elif FAILS_GRADER in one.reason:
+                ungradable[one.reason] += 1
             run.observer(StageAdvanced(stage, one.task_id))
     scores.refuse_errors(evaluation.max_error_rate, stage)
     if empty and not empty[False]:
@@ -150,15 +153,16 @@ async def measure(
             "a command that prints answers. If it reasons, raise model.target.max_output_tokens."
         )
         run.observer(Note(told, level="warning"))
-    if refused:
-        (why, _), made = refused.most_common(1)[0], scores.made.total()
-        if baseline and refused.total() == made:
-            raise ModelSetupError(
-                f"model.target refused every {stage} task: {why}",
-                hint="Use a model with a longer context, shorten the tasks, or relax the filter.",
-            )
-        told = f"{refused.total():,} of {made:,} attempts were refused, and score 0. {why}"
-        run.observer(Note(told, level="warning"))
+    made = scores.made.total()
+    if baseline and 0 < made == refused.total():
+        raise ModelSetupError(
+            f"model.target refused every {stage} task: {refused.most_common(1)[0][0]}",
+            hint="Use a model with a longer context, shorten the tasks, or relax the filter.",
+        )
+    for lost, how in ((refused, "were refused"), (ungradable, "made their grader fail")):
+        for why, _ in lost.most_common(1):
+            told = f"{lost.total():,} of {made:,} attempts {how}, and score 0. {capitalized(why)}"
+            run.observer(Note(told, level="warning"))
     found = scores.measurement(evaluation, skill, runner.caveat)
     score = found.score if stage == "selection" else found.hard  # tests decide nothing
     run.observer(StageFinished(stage, score_text(score, found.n)))

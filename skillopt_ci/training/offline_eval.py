@@ -21,6 +21,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import plural
 from skillopt_ci.training.gate import compare
 from skillopt_ci.training.measure import clusters_of, measure
+from skillopt_ci.training.plan import judged
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.util import pick
 
@@ -59,11 +60,6 @@ class EvaluationResult:
     worth: metrics.PairedDifference | None = None
 
 
-def _scope(command: str) -> str:
-    """A scope of its own for each command, which is not charged for what others paid."""
-    return f"{secrets.token_hex(4)} {command}"
-
-
 async def evaluate_skills(
     run: Run, skills: Sequence[NamedSkill], split: str, *, baseline: bool = False
 ) -> EvaluationResult:
@@ -75,7 +71,8 @@ async def evaluate_skills(
     tasks = tasks_of(run, split)
     clusters = clusters_of(tasks)
     measured: dict[str, Evaluated] = {}
-    async with run.models(_scope("eval")) as models:
+    # each command has a scope of its own, which is not charged for what others paid
+    async with run.models(f"{secrets.token_hex(4)} eval") as models:
         for skill in (*skills, _NO_SKILL) if baseline else skills:
             if skill.sha256 not in measured:
                 measured[skill.sha256] = await _evaluate(run, models, skill, split, tasks)
@@ -85,7 +82,8 @@ async def evaluate_skills(
     def gain(one: Evaluated, other: Evaluated) -> metrics.PairedDifference:
         return metrics.paired(one.measurement.hard_scores, other.measurement.hard_scores, clusters)
 
-    roles = (run.config.model.target, run.config.model.judge)
+    model, asks = run.config.model, judged(run.config, tasks)
+    roles = (model.target, model.judge or (model.optimizer if asks else None))
     return EvaluationResult(
         split,
         each,
@@ -156,7 +154,7 @@ async def rescore(run: Run, *, stage: str | None = None, own_scorers: bool = Tru
     }
     found = _recorded(run, tasks, stage)
     run.observer(StageStarted("rescore", len(found)))
-    async with run.models(_scope("rescore")) as models:
+    async with run.models(f"{secrets.token_hex(4)} rescore") as models:
 
         async def one(trace: AttemptTrace) -> Regraded | None:
             regraded = await _regrade(models.runner.attempting, tasks[trace.task], trace)
@@ -255,7 +253,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
             "There is nothing to calibrate: evaluation.use_gate is false.",
             hint="Set it to true, or try a gate with -o evaluation.use_gate=true.",
         )
-    async with run.models(_scope("calibrate")) as models:
+    async with run.models(f"{secrets.token_hex(4)} calibrate") as models:
 
         async def one(number: int) -> Measurement:
             return await measure(run, models, skill, run.selection, attempt=number)

@@ -273,8 +273,31 @@ def test_work_with_tools_needs_no_answer(checkout):
     assert "were empty" not in done.stderr
 
 
-def test_an_evaluation_of_a_real_target_is_not_called_simulated(checkout):
-    optimizer = "model.optimizer=simulated/simulated-optimizer"
-    done = in_process(checkout.folder, "eval", "skills/SKILL.md", "-o", optimizer)
+#: A judge that can only grade an answer without digits.
+JUDGE = """
+import sys
+answer = sys.stdin.read().split("## Answer to grade")[1].split("## Reply")[0]
+print("Very good!" if any(map(str.isdigit, answer)) else '{"score": 0}')
+"""
+
+
+def test_an_evaluation_counts_the_answers_that_its_judge_cannot_grade(checkout):
+    checkout.write("judge.py", JUDGE)
+    program = json.dumps([sys.executable, "{root}/judge.py"])
+    judge = f"model.judge={{provider: command, model: j, command: {program}}}"
+    settings = overrides(judge, "scorer={type: rubric, rubric: Good}")
+    done = in_process(checkout.folder, "eval", "skills/SKILL.md", *settings)
     assert done.returncode == 0, done.stderr
-    assert "(simulated models)" not in done.stdout
+    told = "8 of 8 attempts made their grader fail, and score 0. The grader fails on this work"
+    assert told in " ".join(done.stderr.split())
+    assert "the judge gave no score twice: 'Very good!'" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("scorer", "simulated"), [("{type: exact}", False), ("{type: rubric, rubric: Good}", True)]
+)
+def test_an_evaluation_is_simulated_if_the_target_or_the_judge_is(checkout, scorer, simulated):
+    models = overrides("model.optimizer=simulated/simulated-optimizer", f"scorer={scorer}")
+    done = in_process(checkout.folder, "eval", "skills/SKILL.md", *models)
+    assert done.returncode == 0, done.stderr
+    assert ("(simulated models)" in done.stdout) is simulated
