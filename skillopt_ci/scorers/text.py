@@ -180,7 +180,8 @@ _ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]", re.IGNORECASE)
 _SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.):\]}\n]")
 _WORD = re.compile(r"\b(?!A\s+[a-z])\w+\b")
 _EMPHASIS = " *`_\"'“”"
-_AROUND_LABEL = f"{_EMPHASIS}$()[].:,;"
+#: What may stand around a label, besides an exclamation mark after it.
+_AROUND = f"{_EMPHASIS}$()[].:,;\n"
 
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
@@ -220,7 +221,7 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
     label, text = _label(said), " ".join(composed(said).casefold().split())
     if label in choices:
         return label
-    for given in filter(None, (text, text.strip(_EMPHASIS).rstrip(f".{_EMPHASIS}"))):
+    for given in filter(None, (text, text.strip(_EMPHASIS).rstrip(f".!{_EMPHASIS}"))):
         for key, choice in choices.items():
             meaning = " ".join(composed(choice).casefold().split())
             if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
@@ -249,7 +250,7 @@ def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
 
 
 def _label(text: str) -> str:
-    return text.translate(_PLAIN).strip().strip(_AROUND_LABEL).upper().removeprefix("OPTION ")
+    return text.translate(_PLAIN).strip().strip(_AROUND).rstrip("!").upper().removeprefix("OPTION ")
 
 
 _NUMBER = re.compile(

@@ -27,13 +27,13 @@ CHOICES = {"A": "Paris", "B": "New York", "C": "None of these"}
     ("answer", "label"),
     [
         *((one, "B") for one in ("B", " b. ", "(B)", "**B**", "B):", "new  york", "B. New York")),
+        *((one, "B") for one in ("**B!**", "New York!", "```\nB\n```", "$$\nB\n$$", "Option B!")),
         *(("B because it is big", "B"), ("B) not A, as C says", "B")),
         *(("**B**, as A and C are wrong", "B"), ("B is bigger. A city is no state.", "B")),
         ("B) New York\n\nA) Paris is no state.\nC) None of these fits New York.", "B"),
         *((f"{one}\n\nNot:\nA) Paris\nC) None of these", "B") for one in ("B) New York", "**B**")),
         ("**B**\n\nA) Paris\nB) New York\nC) None of these", "B"),
-        ("A", "A"),
-        ("Boston", "BOSTON"),
+        *(("A", "A"), ("Boston", "BOSTON")),
     ],
 )
 def test_label_is_read_from_the_answer(grade, answer, label):
@@ -76,8 +76,7 @@ def test_several_labels_are_all_asked_for_or_refused(reference):
         ("The answer is a guess: B", "?"),
         (r"The answer is $\boxed{\text{B}}$.", "B"),
         *((r"\boxed{B}", "B"), ("'B'", "B")),
-        ("Answer: E", "E"),
-        ("My answer would be B", "MY"),
+        *(("Answer: E", "E"), ("My answer would be B", "MY")),
     ],
 )
 def test_the_last_declared_answer_is_the_one(grade, response, label):
