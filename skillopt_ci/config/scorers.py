@@ -278,8 +278,8 @@ class WeightedScorer(Combination):
     def _one_weight_each(self) -> "WeightedScorer":
         if len(self.weights) != len(self.of):
             raise ValueError(f"{len(self.of)} scorers but {len(self.weights)} weights")
-        if not sum(self.weights) > 0:
-            raise ValueError("at least one weight must be above 0")
+        if not 0 < sum(self.weights) < float("inf"):
+            raise ValueError("the sum of the weights must be above 0 and at most 1.8e308")
         return self
 
 

@@ -160,6 +160,7 @@ def test_a_path_with_backslashes_is_explained(complaint_with, path):
         ("{type: all, of: [{type: f1}, {type: f2}]}", "scorer.of.1.type: 'f2' is not one of"),
         ("{type: all, of: [{type: all, of: [4]}]}", "scorer.of.0.of.0: expected a mapping such as"),
         ("{type: weighted, of: [{type: f1}], weights: [1, 2]}", "scorer: 1 scorers but 2 weights"),
+        ("{type: weighted, of: [{type: f1}, {type: f1}], weights: [1e308, 1e308]}", "at most 1.8"),
         ("{type: rubric, rubrik: x}", "did you mean 'rubric'?"),
     ],
 )
