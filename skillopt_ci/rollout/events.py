@@ -17,8 +17,9 @@ from skillopt_ci.rollout.types import Asked, Limit, Rollout, Status, Step, attem
 
 #: Version of the events' keys; readers ignore unknown keys.
 EVENTS_VERSION = 1
-#: How many files of a run are kept, the newest ones.
+#: The most files of a run, and bytes in them, that are kept when a new file is begun.
 KEPT_FILES = 100
+KEPT_BYTES = 1_000_000_000
 #: Keys whose values readers count with.
 _NUMBERS = ("attempt", "retry", "hard", "soft", "calls", "tokens", "cost_usd", "artifact_bytes")
 
@@ -144,9 +145,12 @@ def _shallow(value: object) -> dict[str, object]:
 
 
 def event_file(folder: Path, scope: str, now: datetime) -> Path:
-    """A new file in ``folder`` for the work ``scope``; removes the oldest files."""
-    for old in sorted(folder.glob("*.jsonl"))[: -KEPT_FILES + 1]:
-        old.unlink(missing_ok=True)
+    """A new file in ``folder`` for the work ``scope``; removes the oldest, never all."""
+    total = 0
+    for number, file in enumerate(sorted(folder.glob("*.jsonl"), reverse=True), start=1):
+        total += file.stat().st_size if file.exists() else 0
+        if number >= KEPT_FILES or (total > KEPT_BYTES and number > 1):
+            file.unlink(missing_ok=True)
     name = "".join(letter if letter.isalnum() else "-" for letter in scope or "shard")[-60:]
     return folder / f"{now:%Y%m%dT%H%M%S%fZ}-{name}.jsonl"
 

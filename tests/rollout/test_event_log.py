@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import json
+import os
 import re
 from contextlib import closing
 from dataclasses import replace
@@ -20,6 +21,7 @@ from skillopt_ci.redaction import HIDDEN, Redactor, redacted_values, unchanged
 from skillopt_ci.rollout import types
 from skillopt_ci.rollout.attempt import redacted_tar, redacted_work
 from skillopt_ci.rollout.events import (
+    KEPT_BYTES,
     KEPT_FILES,
     AttemptEnded,
     AttemptStarted,
@@ -144,6 +146,10 @@ def test_only_the_newest_files_are_kept(tmp_path):
     assert event_file(tmp_path, "step 7/../x", datetime(2026, 1, 2, tzinfo=UTC)).parent == tmp_path
     assert len(list(tmp_path.iterdir())) == KEPT_FILES - 1
     assert not (tmp_path / "0005.jsonl").exists()
+    for name in ("0050", "0103", "0104"):
+        os.truncate(tmp_path / f"{name}.jsonl", KEPT_BYTES)
+    event_file(tmp_path, "", datetime(2026, 1, 2, tzinfo=UTC))
+    assert [file.name for file in tmp_path.iterdir()] == ["0104.jsonl"]
 
 
 ONE = AttemptRequest(make_task("a"), "", "s")
