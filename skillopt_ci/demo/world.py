@@ -90,7 +90,7 @@ MONTHS = (
 QUARTERS = ("first", "second", "third", "fourth")
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _DATE = re.compile(rf"\b(\d{{4}}-\d\d-\d\d|\d{{1,2}} (?:{'|'.join(MONTHS)}) \d{{4}})\b")
-_MONEY = re.compile(rf"\b(?:([A-Z]{{3}}) ({_NUMBER})|({_NUMBER}) ([A-Z]{{3}}))\b")
+_MONEY = re.compile(rf"\b(?:([A-Z]{{3}}) ({_NUMBER})|(?<!\d,)({_NUMBER}) ([A-Z]{{3}}))\b")
 _VENDOR = re.compile(r"\b(?:to|from) ([A-Z][\w&'’-]*(?: (?:[A-Z][\w&'’-]*|&))*)")
 _NOTE_DETAILS = {
     "category": re.compile(r"\b(?:Category:|counts as|Booked under) ([a-z]+)"),

@@ -1,3 +1,4 @@
+import time
 from collections import Counter
 from datetime import date
 
@@ -55,12 +56,9 @@ NOTES = st.builds(
 # Dice and keys.
 
 
-def test_roll_depends_on_seed_key_and_name():
+def test_dice_depend_on_seed_key_and_name_and_follow_their_probabilities():
     drawn = {Dice(*at).roll(n) for *at, n in ((0, "k", "n"), (1, "k", "n"), (0, "l", "n"))}
     assert len({*drawn, Dice(0, "k").roll("m")}) == 4
-
-
-def test_chance_and_pick_follow_their_probabilities():
     dice = Dice(0, "many")
     assert 900 < sum(dice.chance(str(number), 0.2) for number in range(5_000)) < 1_100
     assert {dice.pick(str(number), "abc") for number in range(50)} == set("abc")
@@ -117,14 +115,11 @@ def test_any_text_can_be_read(text):
     assert world.stances(text).keys() == CONVENTIONS.keys()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "What is the capital of France?", "Paid 12 EUR to Oak.", "2026-01-02 5.00 EUR"]
-)
-def test_read_note_wants_date_vendor_and_amount(text):
-    assert read_note(text) is None
-
-
-def test_note_in_other_words_is_understood():
+def test_read_note_wants_date_vendor_and_amount_in_any_words():
+    began, numbers = time.process_time(), "1," * 50_000
+    for text in ("", "What is the capital?", "Paid 12 EUR to Oak.", "2026-01-02 5.00 EUR", numbers):
+        assert read_note(text) is None
+    assert time.process_time() - began < 1
     note = read_note("Refunded: on 3 May 2026 Sam got 1,200 USD from Green Tower. Ref 77.")
     assert note == Note("3 May 2026", "Green Tower", "1,200", "USD", refund=True, reference="77")
 
