@@ -4,9 +4,9 @@ import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 from functools import cache
 from importlib import resources
+from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
@@ -22,7 +22,7 @@ from skillopt_ci.report.html_charts import Column, anchor, curve, outcome_map
 from skillopt_ci.report.markdown import with_code
 from skillopt_ci.report.view import EventView, RunView, lessons, run_facts
 from skillopt_ci.sanitize import visible
-from skillopt_ci.skill.diff import diff_rows
+from skillopt_ci.skill.diff import diff_rows, lines_of, matcher
 from skillopt_ci.stats import wilson
 from skillopt_ci.text import cost_text, plural, score, score_text, signed
 
@@ -199,18 +199,13 @@ def passages(texts: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
     origins: list[int] = []
     lines: list[str] = []
     for index, text in enumerate(texts):
-        before, lines = lines, text.split("\n")
+        before, lines = lines, lines_of(text)
         found = [index] * len(lines)
-        for block in SequenceMatcher(None, before, lines, autojunk=False).get_matching_blocks():
+        for block in matcher(before, lines).get_matching_blocks():
             found[block.b : block.b + block.size] = origins[block.a : block.a + block.size]
         origins = found
-    if lines and lines[-1] == "":
-        lines.pop()
     for index, line in enumerate(lines[1:], start=1):
         if not line.strip():
             origins[index] = origins[index - 1]
-    start = 0
-    for end in range(1, len(lines) + 1):
-        if end == len(lines) or origins[end] != origins[start]:
-            yield origins[start], tuple(lines[start:end])
-            start = end
+    for origin, told in groupby(zip(origins, lines, strict=True), key=lambda pair: pair[0]):
+        yield origin, tuple(line for _, line in told)

@@ -11,7 +11,7 @@ _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int = 3) -> str:
     """A diff in the format of ``git apply``; untrusted, as the documents are."""
-    old, new = ([line + "\n" for line in _lines(text)] for text in (before, after))
+    old, new = ([line + "\n" for line in lines_of(text)] for text in (before, after))
     for text, lines in ((before, old), (after, new)):
         if text and not text.endswith("\n"):
             lines[-1] = lines[-1][:-1]
@@ -49,7 +49,7 @@ def undone(before: str, after: str, now: str) -> str | None:
     return "".join(lines)
 
 
-def _lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     # Not `splitlines`: git does not treat form feeds and the like as line breaks.
     lines = text.split("\n")
     return lines[:-1] if lines[-1] == "" else lines
@@ -84,9 +84,9 @@ class DiffRow:
 
 
 def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
-    old, new = _lines(before), _lines(after)
+    old, new = lines_of(before), lines_of(after)
     rows: list[DiffRow] = []
-    for group in _matcher(old, new).get_grouped_opcodes(_CONTEXT):
+    for group in matcher(old, new).get_grouped_opcodes(_CONTEXT):
         if group[0][1] > 0 or rows:
             rows.append(DiffRow("gap", ()))
         for tag, a, b, c, d in group:
@@ -97,7 +97,7 @@ def diff_rows(before: str, after: str) -> tuple[DiffRow, ...]:
     return tuple(rows)
 
 
-def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[str]:
+def matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[str]:
     # In long texts, treat frequent items as junk; else each is compared with all its repetitions.
     return difflib.SequenceMatcher(None, old, new, autojunk=len(old) * len(new) > _QUICK)
 
@@ -116,10 +116,10 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffRow]:
 
 def _pair(old: str, new: str) -> tuple[DiffRow, DiffRow]:
     one, other = _WORDS.findall(old), _WORDS.findall(new)
-    matcher = _matcher(one, other)
-    if matcher.ratio() < _ALIKE:
+    found = matcher(one, other)
+    if found.ratio() < _ALIKE:
         return _plain("removed", old), _plain("added", new)
-    codes = matcher.get_opcodes()
+    codes = found.get_opcodes()
     removed = (DiffSpan("".join(one[a:b]), tag != "equal") for tag, a, b, _, _ in codes if a < b)
     added = (DiffSpan("".join(other[c:d]), tag != "equal") for tag, _, _, c, d in codes if c < d)
     return DiffRow("removed", tuple(removed)), DiffRow("added", tuple(added))

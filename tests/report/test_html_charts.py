@@ -73,13 +73,10 @@ def column(**tasks: tuple[float, float]) -> Column:
     return Column("", "", "merged", Measurement(hard=0, soft=0, score=0, tasks=tasks))
 
 
-def test_each_cell_says_what_became_of_the_task():
+def test_each_cell_says_what_became_of_the_task_and_the_hardest_is_at_the_top():
     drawn = outcome_map([column(a=(1, 1), b=(0, 0)), column(a=(0, 0.5), c=(1, 1))])
     assert {row.task: row.letters for row in drawn.rows} == {"a": "sp", "b": "fu", "c": "us"}
     assert outcome_map([]).rows == ()
-
-
-def test_the_hardest_task_is_at_the_top():
     columns = [column(a=(1, 1), b=(0, 0), c=(1, 1)), column(a=(0, 0), b=(0, 0), c=(1, 1))]
     drawn = outcome_map(columns)
     assert [(row.task, row.solved) for row in drawn.rows] == [("b", 0), ("a", 0.5), ("c", 1)]
