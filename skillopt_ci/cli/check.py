@@ -310,7 +310,8 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     ledger = Ledger.open(loaded.root, config.run, config.git)
     path, position = build.skill_path(loaded, ledger.git.folder), ledger.sync()
     committed, file = ledger.read(position.base, path), loaded.root / config.skill
-    state = RunFolder(config.run).read_state(partial(ledger.read, position.head))
+    folder, read = RunFolder(config.run), partial(ledger.read, position.head)
+    state, _ = folder.read_state(read), folder.read_history(read)  # either may be damaged
     refuse_another_skill(state, path)
     start = start_of(ledger, path, position)
     base = f"{ledger.remote}/{ledger.base}" if ledger.remote else ledger.base

@@ -79,8 +79,7 @@ class Ledger:
     ) -> "Ledger":
         """Open the run in the repository around ``start``; ``read_only`` guesses base offline."""
         git, common_dir = refs.find(start, settings)
-        remotes = git.run("remote").text.splitlines()
-        remote_name = settings.remote if settings.remote in remotes else None
+        remote_name = settings.remote if settings.remote in git.run("remote").text.split() else None
         base = remote.choose_base(git, remote_name, settings.base, guess=read_only)
         ledger = cls(git, common_dir, run, base, remote_name)
         # If one of the run's own branches has a valid name, the other has too; a base that is not
@@ -176,8 +175,7 @@ class Ledger:
         return there | {ref: fetched[tracked] for ref, tracked in new.items()}
 
     def _no_base(self, existing: Iterable[str], where: str) -> RepositoryError:
-        hint = f"{nearest(self.base, map(branch, existing))} Push the branch, or name another one "
-        hint += "with `git.base`."
+        hint = f"{nearest(self.base, map(branch, existing))} Push the branch, or change `git.base`."
         if self.remote is not None:
             hint += f" If it was renamed: git fetch && git remote set-head {where} --auto"
         return RepositoryError(
@@ -416,8 +414,7 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
     That is the skills branch, here or as last fetched; a single-branch clone fetches it. It is the
     base branch if there is no such branch or, after ``warn`` tells its age, no remote to read.
     """
-    known = _known(ledger)
-    if known is None and ledger.remote is not None:
+    if (known := _known(ledger)) is None and ledger.remote is not None:
         try:
             ledger.sync()
             known = _known(ledger)

@@ -330,14 +330,14 @@ def test_a_skill_that_the_run_does_not_train_is_told(trained):
     assert "Run 'quickstart' trains skills/ledger/SKILL.md, but the configuration names" in told
 
 
-@pytest.mark.parametrize("state", ["{}", "<<<<<<< HEAD"])
-def test_a_damaged_record_of_the_run_is_an_error(fresh, git, state):
-    file = fresh / ".skillopt/quickstart/state.json"
+@pytest.mark.parametrize(("name", "text"), [("state.json", "{}"), ("history.jsonl", "<<<<<<<")])
+def test_a_damaged_record_of_the_run_is_an_error(fresh, git, name, text):
+    file = fresh / ".skillopt/quickstart" / name
     file.parent.mkdir(parents=True)
-    file.write_text(state, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     git(fresh, "add", ".")
     git(fresh, "commit", "--quiet", "-m", "Damage")
-    assert "state.json" in errors(look(fresh))["git"]
+    assert name in errors(look(fresh))["git"]
 
 
 @pytest.fixture

@@ -110,10 +110,9 @@ def test_checked_out_branch_is_read_but_left_alone(bench, here, elsewhere):
 
 
 def test_missing_base_suggests_the_nearest(bench, here, repository):
-    with pytest.raises(RepositoryError, match=r"no branch 'mian' in origin[\s\S]*'main'"):
-        bench.open(here, base="mian").sync()
-    with pytest.raises(RepositoryError, match=r"no branch 'mian' in this repository[\s\S]*'main'"):
-        bench.open(repository, base="mian").sync()
+    for folder, where in ((here, "origin"), (repository, "this repository")):
+        with pytest.raises(RepositoryError, match=rf"no branch 'mian' in {where}[\s\S]*'main'"):
+            bench.open(folder, base="mian").sync()
 
 
 def test_a_base_that_was_renamed_on_the_remote_is_found_as_told(bench, here, origin):
