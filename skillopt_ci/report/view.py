@@ -350,7 +350,9 @@ class RunView:
             now = f"Provisional: fresh attempts have yet to confirm {names_text(names, 8)}{more}"
         sure = next((one for one in reversed(self.history) if one.action == "confirmed"), None)
         when = f" after step {sure.step}" if sure and (now or self.unscored) else ""
-        confirmed = f"Confirmed{when}: {sure.reason}" if sure else ""
+        since = self.history[comparable_from(self.history) :]
+        old = "" if sure in since else ", before scoring changed"
+        confirmed = f"Confirmed{when}{old}: {sure.reason}" if sure else ""
         return f"{now}. {confirmed}" if now and confirmed else now or confirmed
 
     def mark(self, entry: HistoryEntry) -> str:

@@ -71,7 +71,10 @@ def test_a_comment_and_the_log_have_the_same_word_for_what_cannot_be_told_yet():
     assert event_line(again).endswith(f" on {again.tasks} tasks")
 
 
-def test_a_skill_that_was_changed_since_is_neither_confirmed_nor_refuted():
+def test_a_skill_or_scoring_that_was_changed_since_is_neither_confirmed_nor_refuted():
+    again = entry(3, kind="measure", skill_sha256="now")
+    run = run_with(fresh("confirmed"), again, confirmed="now")
+    assert run.claim == f"Confirmed, before scoring changed: {GAIN}"
     taken = entry(4, kind="revert", action="revert")
     run = replace(run_with(fresh("confirmed"), taken, confirmed="now"), skill="# Without it\n")
     assert ("fresh attempts", f"Confirmed after step 3: {GAIN}") in status_rows(run)
