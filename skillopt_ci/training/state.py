@@ -170,7 +170,7 @@ def refuse_another_skill(state: State | None, path: str) -> None:
     if state is not None and state.skill != path:
         raise RepositoryError(
             f"Run '{state.run}' trains {state.skill}, but the configuration names {path}.",
-            hint="Give the other skill a run of its own: change `run` in the configuration.",
+            hint=f"Change `run`, too (if the skill was moved, merge skillopt/{state.run} first).",
         )
 
 
@@ -192,8 +192,8 @@ def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
         raise RepositoryError(
             f"{', '.join(merged.conflicts)} changed both on {ledger.base} and on "
             f"skillopt/{ledger.run}, in the same places.",
-            hint=f"Merge {ledger.base} into skillopt/{ledger.run} by hand, push it, and "
-            "run the step again: the merged skill is then measured and trained on.",
+            hint=f"Merge {ledger.base} into skillopt/{ledger.run} by hand, but keep that branch's "
+            f"{folder.path}; push it and run the step again, which scores the merged skill first.",
         )
     return merged.tree
 

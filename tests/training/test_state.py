@@ -33,25 +33,24 @@ def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop):
     assert checkout.kinds() == ["start", "step", "measure", "step"]
     assert checkout.contains(theirs)
     merged = checkout.show(BRANCH)
-    assert merged.startswith("# All items")
-    assert "Kind a:" in merged
+    assert (merged.startswith("# All items"), "Kind a:" in merged) == (True, True)
     assert checkout.record(1).decision.stays
     assert checkout.state().step == 2
 
 
-@pytest.mark.parametrize("told", [SKILL, "git merge --allow-unrelated-histories"])
+@pytest.mark.parametrize("told", [rf"{SKILL}[\s\S]+keep that branch's", "--allow-unrelated"])
 def test_conflict_with_base_is_told_and_nothing_moves(checkout, told):
     checkout.step()
     before = checkout.ref(BRANCH)
     checkout.commit(SKILL, "# Something else\n")
-    if told != SKILL:
+    if "unrelated" in told:
         rewritten = checkout.git("commit-tree", "main^{tree}", "-m", "One commit for all")
         checkout.git("update-ref", "refs/heads/main", rewritten)
     with pytest.raises(RepositoryError, match=told):
         checkout.step()
     assert checkout.ref(BRANCH) == before
     # until a person has merged it
-    tree = checkout.git("rev-parse", f"{BRANCH}^{{tree}}")
+    tree = f"{BRANCH}^{{tree}}"
     merge = checkout.git("commit-tree", tree, "-p", BRANCH, "-p", "main", "-m", "Merge by hand")
     checkout.git("update-ref", f"refs/heads/{BRANCH}", merge)
     assert checkout.done().record.step == 2
@@ -97,7 +96,6 @@ def test_a_git_revert_takes_back_the_skill_and_no_record(checkout, model_server,
 def test_a_git_revert_of_a_rejection_takes_back_the_verdict_and_no_record(checkout):
     checkout.step()
     checkout.step()
-    assert checkout.kinds() == ["start", "step", "step"]
     with checkout.worktree(BRANCH) as there:
         there.git("revert", "--no-edit", "HEAD")
     checkout.step("train.num_epochs=2")
@@ -210,7 +208,7 @@ def test_pull_request_that_was_merged_on_the_remote(workshop, squash):
 def test_run_that_trains_another_skill_is_refused(checkout):
     checkout.step()
     checkout.commit("other.md", "# Other\n")
-    with pytest.raises(RepositoryError, match="change `run`"):
+    with pytest.raises(RepositoryError, match=r"Change `run`.+merge skillopt/"):
         checkout.step("skill=other.md")
 
 
