@@ -227,8 +227,8 @@ def revert_command(settings: Globals, what: str) -> None:
             raise RepositoryError(
                 f"The commit that merged step {step} is out of reach: its branch was squashed, or "
                 "this clone is shallow.",
-                hint="Fetch all of it (git fetch --unshallow), or edit the skill on "
-                f"skillopt/{run.config.run} by hand; the next step measures it.",
+                hint="Fetch all of it (git fetch --unshallow), or edit the skill by hand, on "
+                f"skillopt/{run.config.run} or, once merged, on {run.ledger.base}; then `step`.",
             )
         by = one_line(settings.environ.get("GITHUB_ACTOR") or "a person", 60)
         commit = take_back(run, checkout, step, place.verdict, by, edit)
