@@ -17,11 +17,12 @@ from skillopt_ci.util import did_you_mean
 # (they stand in `providers.toml`) says what can be said of a provider as a whole. What differs from
 # model to model (a temperature that is refused, a schema that is not understood) shows in calling.
 
-Hosted = Literal["openai", "azure", "anthropic", "gemini", "qwen", "minimax"]
-MoreHosted = Literal["openrouter", "groq", "deepseek", "mistral", "together"]
-Served = Literal["ollama", "vllm", "llamacpp", "litellm", "compatible"]
-Programs = Literal["copilot", "claude-code", "codex", "cursor", "command", "simulated"]
-ProviderName = Literal[Hosted, MoreHosted, Served, Programs]
+ProviderName = Literal[
+    "openai", "azure", "anthropic", "gemini", "qwen", "minimax",
+    "openrouter", "groq", "deepseek", "mistral", "together",
+    "ollama", "vllm", "llamacpp", "litellm", "compatible",
+    "copilot", "claude-code", "codex", "cursor", "command", "simulated",
+]  # fmt: skip
 #: `chat` is OpenAI's chat completions, `messages` Anthropic's API.
 Protocol = Literal["chat", "messages", "command", "simulated"]
 LimitField = Literal["max_completion_tokens", "max_tokens"]
@@ -238,30 +239,36 @@ class ModelRole(Section):
         return self
 
     def _fits_the_server(self) -> None:
-        preset = self.preset
-        if self.env:
-            raise ValueError("`env` is for `provider: command`")
-        if self.provider in ("azure", "compatible") and self.base_url is None:
-            raise ValueError(f"`provider: {self.provider}` needs a base_url")
-        if self.seed and self.provider != "simulated":
-            raise ValueError("`seed` is for `provider: simulated`; write it into `extra_body`")
-        if self.extra_body.get("stream"):
-            raise ValueError("answers are not streamed: choose a model that needs no `stream`")
-        if self.azure is not None and self.provider != "azure":
-            raise ValueError("`azure` is for `provider: azure`")
-        if self.region is not None and self.region not in preset.regions:
-            known = ", ".join(preset.regions) or "none"
-            hint = did_you_mean(self.region, tuple(preset.regions))
-            raise ValueError(f"{preset.title} has no region {self.region!r}{hint}; known: {known}")
-        if self.thinking is not None and self.thinking not in preset.thinking:
-            why = preset.thinking_hint or "see reasoning_effort and extra_body"
-            wish = str(self.thinking).lower()
-            raise ValueError(f"{preset.title} has no switch for `thinking: {wish}`; {why}")
-        if self.api == "responses" and preset.protocol != "chat":
-            raise ValueError(f"{preset.title} has no interface called responses")
-        for name in preset.rejects:
-            if getattr(self, name) is not None:
-                raise ValueError(f"{preset.title} takes no {name}; leave it out")
+        preset, provider, region = self.preset, self.provider, self.region
+        server, switch = preset.title, str(self.thinking).lower()
+        known, meant = ", ".join(preset.regions), did_you_mean(region or "", tuple(preset.regions))
+        no_region = f"{server} has no region {region!r}{meant}; known: {known or 'none'}"
+        hint = preset.thinking_hint or "see reasoning_effort and extra_body"
+        no_switch = f"{server} has no switch for `thinking: {switch}`; {hint}"
+        no_address = provider in ("azure", "compatible") and self.base_url is None
+        stray_seed = self.seed and provider != "simulated"
+        for wrong, text in (
+            (self.env, "`env` is for `provider: command`"),
+            (no_address, f"`provider: {provider}` needs a base_url"),
+            (stray_seed, "`seed` is for `provider: simulated`; write it into `extra_body`"),
+            (
+                self.extra_body.get("stream"),
+                "answers are not streamed: choose a model that needs no `stream`",
+            ),
+            (self.azure and provider != "azure", "`azure` is for `provider: azure`"),
+            (region is not None and region not in preset.regions, no_region),
+            (self.thinking not in (None, *preset.thinking), no_switch),
+            (
+                self.api == "responses" and preset.protocol != "chat",
+                f"{server} has no interface called responses",
+            ),
+            *(
+                (getattr(self, name) is not None, f"{server} takes no {name}; leave it out")
+                for name in preset.rejects
+            ),
+        ):
+            if wrong:
+                raise ValueError(text)
 
     @field_validator("base_url")
     @classmethod
