@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path, PurePosixPath
 
 from skillopt_ci.computer.archive import Member
@@ -90,7 +89,7 @@ def read_skill_folder(path: Path) -> SkillFolder:
             found.append(Member(name, content, os.access(file, os.X_OK)))
     except OSError as error:
         raise SkillError(f"a file beside the skill cannot be read: {error}", file=path) from error
-    return SkillFolder(path.name, path.parent.name, tuple(sorted(found, key=attrgetter("name"))))
+    return SkillFolder(path.name, path.parent.name, tuple(sorted(found, key=lambda one: one.name)))
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
-from operator import attrgetter
 from typing import NamedTuple
 
 from skillopt_ci.skill.document import ended, fence_closed, frontmatter_end, line_ending, sha256
@@ -47,7 +46,7 @@ def markers(text: str, region: Region) -> list[Span]:
             starts = []
         else:
             spans.append(span)
-    return sorted((*spans, *starts), key=attrgetter("start"))
+    return sorted((*spans, *starts), key=lambda span: span.start)
 
 
 def protected_spans(text: str) -> tuple[Span, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -125,7 +124,7 @@ def problems(text: str, path: Path) -> tuple[SkillProblem, ...]:
     marked = (one for region in REGIONS for one in markers(text, region) if not one.lone)
     found += [
         SkillProblem("error", _OVERLAP, _line(text, other.start))
-        for one, other in pairwise(sorted(marked, key=attrgetter("start")))
+        for one, other in pairwise(sorted(marked, key=lambda span: span.start))
         if other.start < one.end
     ]
     found += _unseen_characters(text)

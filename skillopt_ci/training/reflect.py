@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import Generic
 
 from skillopt_ci.aio import Begun
@@ -84,7 +83,7 @@ class Dealer:
 def minibatches(rollouts: Iterable[Rollout], gradient: Gradient) -> list[Minibatch]:
     dealer = Dealer(gradient)
     work = [complete for rollout in rollouts for complete in dealer.deal(rollout)]
-    return sorted((*work, *dealer.rest()), key=attrgetter("source_type"))
+    return sorted((*work, *dealer.rest()), key=lambda one: one.source_type)
 
 
 # Trajectories as text for analysts: everything untrusted is fenced as data.
@@ -227,7 +226,7 @@ class Analysts(Generic[Item]):
                 self.chat.observer(StageStarted("reflect", len(work)))
             for minibatch in work:
                 reading.begin(minibatch)
-            work.sort(key=attrgetter("source_type"))
+            work.sort(key=lambda one: one.source_type)
             results = [one for minibatch in work for one in await reading.result(minibatch)]
         lost = [one.error for one in results if isinstance(one, Lost)]
         unreachable = [error for error in lost if isinstance(error, ModelUnavailable)]
