@@ -115,7 +115,7 @@ def read_proposals(prompt: str, key: str) -> list[dict[str, Any]]:
         }
         for part in sections(prompt)
         if part.title.startswith(_LISTS)
-        for one in _objects(_parsed(part.data), "op" if key == "content" else key)
+        for one in _objects(json.loads(part.data), "op" if key == "content" else key)
     ]
 
 
@@ -149,13 +149,6 @@ def _trajectories(
             prompt=next((text for role, text in turns if role == "user"), ""),
             answer=answers[-1].strip() if answers else "",
         )
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return []
 
 
 def _objects(value: object, key: str) -> Iterator[dict[str, Any]]:
