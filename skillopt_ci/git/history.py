@@ -14,8 +14,7 @@ from skillopt_ci.text import collapsed
 
 _SUBJECT_WIDTH = 72
 _BODY_WIDTH = 76
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-_TRAILER = re.compile(rf"({_KEY.pattern}):[ \t]*(.*)")
+_TRAILER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):[ \t]*(.*)")
 #: Matches what a forge would turn into a notification or use to close an issue.
 _REFERENCE = re.compile(r"(?<![\w.@])@(?=\w)|#(?=\d)|(?<=\bGH)-(?=\d)", re.IGNORECASE)
 #: Line starts that git or a forge interprets: comments, the end of a message, trailers.
@@ -34,10 +33,8 @@ class CommitText(NamedTuple):
 def message(subject: str, body: str, trailers: Mapping[str, str]) -> str:
     """Compose a commit message; ``subject`` and ``body`` may hold untrusted text.
 
-    ValueError if there are no trailers (the body's end could pass for them) or a key is no word.
+    Without ``trailers`` (their keys are words with hyphens), the body's end could pass for them.
     """
-    if not trailers or not all(_KEY.fullmatch(key) for key in trailers):
-        raise ValueError(f"trailers need keys of letters, digits and hyphens: {list(trailers)}")
     title = _inert(collapsed(visible(subject))).lstrip("#;- ") or "Update the skill"
     if len(title) > _SUBJECT_WIDTH:
         kept = title[: _SUBJECT_WIDTH - 1]

@@ -167,12 +167,6 @@ def test_terminal_and_direction_controls_are_dropped():
     assert trailers_of(text) == {"Skillopt-Run": "a Skillopt-Step: 9"}
 
 
-@pytest.mark.parametrize("trailers", [{}, {"no key": "1"}, {"": "1"}])
-def test_bad_trailers_are_a_defect(trailers):
-    with pytest.raises(ValueError, match="trailers need keys"):
-        message("S", "B", trailers)
-
-
 @pytest.mark.parametrize("text", ["", "A: 1", "A: 1\n", "Subject\n\nplain words"])
 def test_text_without_trailers_has_none(text):
     assert trailers_of(text) == {}
