@@ -181,7 +181,10 @@ def conclusion_of(run: Run, checkout: Checkout, entry: HistoryEntry) -> Conclusi
 
 def _measurement(run: Run, checkout: Checkout, entry: HistoryEntry) -> Measurement | None:
     """What the decision of ``entry`` measured, if that still compares."""
-    whole = found.decision if (found := conclusion_of(run, checkout, entry)) else None
-    decision = whole.notes if whole and entry.kind == "notes" else whole
-    compares = decision is not None and decision.measured_under == run.measured_under
-    return decision.measurement if decision and compares else None
+    conclusion = conclusion_of(run, checkout, entry)
+    decision = None if conclusion is None else conclusion.decision
+    if decision and entry.kind == "notes":
+        decision = decision.notes
+    if decision is None or decision.measured_under != run.measured_under:
+        return None
+    return decision.measurement
