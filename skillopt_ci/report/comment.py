@@ -63,15 +63,22 @@ def step_comment(run: RunView, links: md.Links, *, inconclusive: str = "") -> st
 
 
 def title(run: RunView) -> str:
-    name, learned = md.clip(md.single_line(run.skill_name), 40), lessons(run)
-    more = sum(len(one.rules) for one in learned) - 1
-    nothing = "nothing more learned" if run.base_events else "nothing learned yet"
-    words = one_line(learned[0].rules[0], 60) if learned else nothing
-    rest = f" and {plural(more, 'more rule')}" if more > 0 else ""
-    claim = ", refuted" if run.refuted else ", provisional" if run.state.provisional else ""
-    simulated = " [simulated models]" if run.state.simulated else ""
-    gain = f", {_gain(run, sure=False)}" if learned or run.counts["merged"] else ""
-    return f"{name}: {words}{rest}{gain}{claim}{simulated}".replace("@", "").replace("#", "")
+    rules = [rule for one in lessons(run) for rule in one.rules]
+    words = "nothing more learned" if run.base_events else "nothing learned yet"
+    if rules:
+        words = one_line(rules[0], 60)
+    if rules[1:]:
+        words += f" and {plural(len(rules) - 1, 'more rule')}"
+    if rules or run.counts["merged"]:
+        words += f", {_gain(run, sure=False)}"
+    if run.refuted:
+        words += ", refuted"
+    elif run.state.provisional:
+        words += ", provisional"
+    if run.state.simulated:
+        words += " [simulated models]"
+    name = md.clip(md.single_line(run.skill_name), 40)
+    return f"{name}: {words}".replace("@", "").replace("#", "")
 
 
 def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
