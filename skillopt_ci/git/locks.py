@@ -72,9 +72,9 @@ def clear_stale_locks(
     files = [common_dir / name for name in (*(f"{ref}.lock" for ref in names), *_BESIDE_REFS)]
     files += [file for ref in names for file in (common_dir / deleted(ref)).glob("*.lock")]
     began, told = clock(), False
-    while left := [(file, seen) for file in files if (seen := _written(file)) is not None]:
+    while left := {file: seen for file in files if (seen := _written(file)) is not None}:
         worker = _git_at_work(git)
-        for file, seen in left:
+        for file, seen in left.items():
             age = abs(clock() - seen)  # absolute, in case the clock was set back
             if worker is None and age >= STALE_SECONDS and _written(file) == seen:
                 try:
@@ -85,7 +85,7 @@ def clear_stale_locks(
                         hint="Remove it by hand.",
                     ) from error
                 tell(f"Removed {file}, {age:.0f} s old, left by a killed git.")
-        waiting = [file for file, _ in left if _written(file) is not None]
+        waiting = [file for file in left if _written(file) is not None]
         waited = clock() - began
         if waiting and waited >= 2 * STALE_SECONDS:
             raise RepositoryError(
