@@ -3,6 +3,7 @@
 import asyncio
 import difflib
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -241,6 +242,7 @@ async def _bound(response: Any) -> None:
 
 
 @cache
-def _trusted(http: str) -> Any:
+def _trusted(http: str) -> ssl.SSLContext:
     """Certificates that ``http`` trusts; it would load them per pool and proxy, 20 ms each."""
-    return import_module(http).create_ssl_context()
+    context: ssl.SSLContext = import_module(http).create_ssl_context()
+    return context
