@@ -213,11 +213,8 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
     state, confirmed = checkout.state, checkout.state.confirmed
     if confirmed is None or not state.provisional or not run.config.evaluation.confirm:
         return None
-    if not over:
-        following = plan_step(run.splits.train, run.config.train, state.step + 1, state)
-        tested = any(one.kind == "confirm" and one.step == state.step for one in checkout.history)
-        if state.step == 0 or following.epoch == state.epoch or tested:
-            return None
+    if not (over or _epoch_ended(run, checkout)):
+        return None
     if run.config.schedule.slow_update == "inline" and boundary_due(run, checkout) is not None:
         return None
     read = partial(run.ledger.read, checkout.commit)
@@ -256,6 +253,14 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         p_value=1.0,
     )
     return _Due(record, size, text, max(size, allowed if over else 0))
+
+
+def _epoch_ended(run: Run, checkout: ScoredCheckout) -> bool:
+    """Whether the last step ended an epoch, which was not tested since."""
+    state = checkout.state
+    following = plan_step(run.splits.train, run.config.train, state.step + 1, state)
+    tested = any(one.kind == "confirm" and one.step == state.step for one in checkout.history)
+    return state.step > 0 and following.epoch != state.epoch and not tested
 
 
 def _allowed(run: Run, checkout: ScoredCheckout, *, over: bool) -> int:
