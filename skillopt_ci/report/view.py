@@ -467,11 +467,10 @@ def lessons(run: RunView) -> list[Lesson]:
             decision = decision and decision.notes
         else:
             proposal = record.proposal
-            gone = reverted = {edit - 1 for step, edit in taken if step == entry.step}
-            if proposal.mode == "patch":
-                gone = reverted | set(_replaced(proposal, run.skill, later))
-                edits = [one for n, one in enumerate(proposal.applied_edits) if n not in gone]
-                later.update(collapsed(edit.content) for edit in edits)
+            reverted = {edit - 1 for step, edit in taken if step == entry.step}
+            gone = reverted.union(_replaced(proposal, run.skill, later))
+            edits = [one for n, one in enumerate(proposal.applied_edits) if n not in gone]
+            later.update(collapsed(edit.content) for edit in edits)
             told = [rule for n, rule in enumerate(say.rules(proposal, _RULE)) if n not in gone]
             name += ", a rule of it taken back" if reverted else ""
         if told := [words for words in told if visible(words).strip()]:
