@@ -3,7 +3,7 @@
 import asyncio
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -243,18 +243,9 @@ def revert_command(settings: Globals, what: str) -> None:
 
 
 def _named(reader: RunReader, what: str) -> tuple[int, int]:
+    """The one merged step that ``what`` names, and its rule's number or 0 for all of it."""
     merged = [one.step for one in reader.history if one.kind == "step" and one.stays]
-    if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
-        named = [(step, 0) for step in merged if step == int(found[1])]
-    else:
-        words = quoted(what, 10_000).casefold().replace("`", "")  # pages show code without it
-        proposals = {step: reader.step(step).proposal for step in merged}
-        named = [
-            (step, number)
-            for step, proposal in proposals.items()
-            for number, rule in enumerate(rules(proposal, 10_000), start=1)
-            if words and words in rule.casefold().replace("`", "")
-        ]
+    named = list(_matching(reader, merged, what))
     if len(named) != 1:
         gone = {one.step for one in reader.history if one.kind == "revert" and not one.edit}
         left = [str(step) for step in dict(named) or merged if step not in gone]
@@ -262,15 +253,25 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
         which = "several rules have these words" if named else "no merged step or rule matches"
         raise UsageError(f"{what!r} does not name one change: {which} (merged steps: {known}).")
     ((step, number),) = named
-    if not number or len(rules(proposals[step])) == 1:
+    if not number or len(rules(proposal := reader.step(step).proposal)) == 1:
         return step, 0
-    if proposals[step].mode != "patch" or number > len(proposals[step].applied_edits):
+    if number > len(proposal.applied_edits):
         raise UsageError(
             f"{what!r} names a change of step {step} that is not a single edit.",
             hint=f"`revert {step}` takes the whole step back. To drop only this, edit the skill on "
             f"skillopt/{reader.state.run}; `step` or `run` scores it again.",
         )
-    return named[0]
+    return step, number
+
+
+def _matching(reader: RunReader, steps: Sequence[int], what: str) -> Iterator[tuple[int, int]]:
+    if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
+        yield from ((step, 0) for step in steps if step == int(found[1]))
+    elif words := quoted(what, 10_000).casefold().replace("`", ""):  # pages show code without it
+        for step in steps:
+            for number, rule in enumerate(rules(reader.step(step).proposal, 10_000), start=1):
+                if words in rule.casefold().replace("`", ""):
+                    yield step, number
 
 
 def _tell(outcomes: list[Outcome], settings: Globals, outcome: Outcome) -> None:
