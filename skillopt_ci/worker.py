@@ -216,7 +216,6 @@ class Side(ABC):
     shares_process = False
 
     def tasks(self) -> Any:
-        """Return the tasks as JSON."""
         return []
 
     def facts(self) -> Mapping[str, Any]:

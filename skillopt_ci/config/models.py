@@ -239,36 +239,31 @@ class ModelRole(Section):
         return self
 
     def _fits_the_server(self) -> None:
-        preset, provider, region = self.preset, self.provider, self.region
-        server, switch = preset.title, str(self.thinking).lower()
-        known, meant = ", ".join(preset.regions), did_you_mean(region or "", tuple(preset.regions))
-        no_region = f"{server} has no region {region!r}{meant}; known: {known or 'none'}"
-        hint = preset.thinking_hint or "see reasoning_effort and extra_body"
-        no_switch = f"{server} has no switch for `thinking: {switch}`; {hint}"
+        preset, provider = self.preset, self.provider
         no_address = provider in ("azure", "compatible") and self.base_url is None
-        stray_seed = self.seed and provider != "simulated"
+        seed, stream = self.seed and provider != "simulated", self.extra_body.get("stream")
         for wrong, text in (
             (self.env, "`env` is for `provider: command`"),
             (no_address, f"`provider: {provider}` needs a base_url"),
-            (stray_seed, "`seed` is for `provider: simulated`; write it into `extra_body`"),
-            (
-                self.extra_body.get("stream"),
-                "answers are not streamed: choose a model that needs no `stream`",
-            ),
+            (seed, "`seed` is for `provider: simulated`; write it into `extra_body`"),
+            (stream, "answers are not streamed: choose a model that needs no `stream`"),
             (self.azure and provider != "azure", "`azure` is for `provider: azure`"),
-            (region is not None and region not in preset.regions, no_region),
-            (self.thinking not in (None, *preset.thinking), no_switch),
-            (
-                self.api == "responses" and preset.protocol != "chat",
-                f"{server} has no interface called responses",
-            ),
-            *(
-                (getattr(self, name) is not None, f"{server} takes no {name}; leave it out")
-                for name in preset.rejects
-            ),
         ):
             if wrong:
                 raise ValueError(text)
+        if self.region is not None and self.region not in preset.regions:
+            known = ", ".join(preset.regions) or "none"
+            hint = did_you_mean(self.region, tuple(preset.regions))
+            raise ValueError(f"{preset.title} has no region {self.region!r}{hint}; known: {known}")
+        if self.thinking is not None and self.thinking not in preset.thinking:
+            why = preset.thinking_hint or "see reasoning_effort and extra_body"
+            wish = str(self.thinking).lower()
+            raise ValueError(f"{preset.title} has no switch for `thinking: {wish}`; {why}")
+        if self.api == "responses" and preset.protocol != "chat":
+            raise ValueError(f"{preset.title} has no interface called responses")
+        for name in preset.rejects:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{preset.title} takes no {name}; leave it out")
 
     @field_validator("base_url")
     @classmethod
