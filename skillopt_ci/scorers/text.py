@@ -172,16 +172,16 @@ _DECLARED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LATEX_BOX = re.compile(r"\\(?:boxed|text(?:bf)?|mathrm)\{([^{}]*)\}")
+#: A line that opens or closes a formula or a fenced block.
+_DELIMITER = re.compile(r"^[ \t]*(?:\$\$|(?:```+|~~~+)\w*)[ \t]*$", re.MULTILINE)
 
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 #: "A good reason …", "I think …": an ordinary word, not a label.
 _ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
-_SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.):\]}\n]")
-_WORD = re.compile(r"\b(?!A\s+[a-z])\w+\b")
+_SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.!):\]}\n]")
 _EMPHASIS = " *`_\"'“”"
-#: What may stand around a label, besides an exclamation mark after it.
-_AROUND = f"{_EMPHASIS}$()[].:,;\n"
+_AROUND_LABEL = f"{_EMPHASIS}$()[].:,;"
 
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
@@ -209,7 +209,7 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
     Without known choices any label is valid.
     """
     for _ in range(2):  # a text in a box
-        answer = _LATEX_BOX.sub(r"\1", answer)
+        answer = _LATEX_BOX.sub(r"\1", _DELIMITER.sub("", answer))
     declared = _DECLARED.findall(answer)
     for said in (answer, *declared[-1:]):
         if found := _named(said, choices):
@@ -221,7 +221,8 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
     label, text = _label(said), " ".join(composed(said).casefold().split())
     if label in choices:
         return label
-    for given in filter(None, (text, text.strip(_EMPHASIS).rstrip(f".!{_EMPHASIS}"))):
+    bare = text.strip(_EMPHASIS)  # 5! may be another choice than 5
+    for given in filter(None, (text, bare.rstrip(f".{_EMPHASIS}"), bare.rstrip(f".!{_EMPHASIS}"))):
         for key, choice in choices.items():
             meaning = " ".join(composed(choice).casefold().split())
             if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
@@ -236,7 +237,7 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
     if several or not text or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):
         return ""
     first = _label(said.split(maxsplit=1)[0])
-    others = () if _SET_OFF.match(said.strip()) else _WORD.findall(said)
+    others = () if _SET_OFF.match(said.strip()) else re.findall(r"\b(?!A\s+[a-z])\w+\b", said)
     return first if first in choices and not choices.keys() & {*others} - {first} else ""
 
 
@@ -250,7 +251,8 @@ def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
 
 
 def _label(text: str) -> str:
-    return text.translate(_PLAIN).strip().strip(_AROUND).rstrip("!").upper().removeprefix("OPTION ")
+    label = text.translate(_PLAIN).strip().lstrip(_AROUND_LABEL).rstrip(f"!{_AROUND_LABEL}")
+    return label.upper().removeprefix("OPTION ")
 
 
 _NUMBER = re.compile(
@@ -297,7 +299,6 @@ _MINUS = re.compile(r"[−–]|(?i:minus|negative)\s+")
 _LATEX_GROUPS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!])(?=\d{3})")
 #: As in _42_, but not in a_1_b or x_1 y_{2}.
 _UNDERSCORED = re.compile(r"(?<![\w)}\]$])(__?)(?!\s)([^_\n]+)(?<!\s)\1(?![\w{\\])")
-_SUPERSCRIPT = re.compile("⁻?[⁰¹²³⁴-⁹]+")
 _LATEX_FRACTION = re.compile(
     r"(?:(\d)\s?)?\\[dt]?frac\s?(?:\{\s?([-−]?\d+)\s?\}\s?\{\s?(\d+)\s?\}|(\d)(\d))"
 )
@@ -331,7 +332,7 @@ def find_numbers(text: str) -> list[Number]:
     numbers = []
     text = re.sub(r"(?![0-9])\d", lambda one: str(unicodedata.decimal(one[0])), text)  # ٤٢
     text = _LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", _UNDERSCORED.sub(r" \2 ", text)))
-    text = _SUPERSCRIPT.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
+    text = re.sub("⁻?[⁰¹²³⁴-⁹]+", lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
     text = _VULGAR_FRACTION.sub(lambda m: f" {m[1]}{unicodedata.normalize('NFKC', m[2])}", text)
     text = _LATEX_FRACTION.sub(
         lambda one: f"{one[1] or ''} {one[2] or one[4]}/{one[3] or one[5]}".strip(),
@@ -346,8 +347,7 @@ def find_numbers(text: str) -> list[Number]:
         digits = re.sub(r"[^\d.]", "", digits)
         value = float(f"{digits}e{_MINUS.sub('-', exponent)}") if clear else math.nan
         divisor = float(match["denominator"] or 1)
-        value = value / divisor if divisor else math.inf
-        value += float(match["whole"] or 0)
+        value = float(match["whole"] or 0) + (value / divisor if divisor else math.inf)
         for word in re.findall("[a-z]+", (match["scale"] or "").lower()):
             value *= _SCALES[word.removesuffix("s")]
         if _MINUS.sub("-", match["sign"] + match["inner_sign"]).count("-") == 1:
