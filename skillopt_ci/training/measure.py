@@ -159,9 +159,9 @@ async def measure(
             f"model.target refused every {stage} task: {refused.most_common(1)[0][0]}",
             hint="Use a model with a longer context, shorten the tasks, or relax the filter.",
         )
-    for lost, how in ((refused, "were refused"), (ungradable, "made their grader fail")):
-        for why, _ in lost.most_common(1):
-            told = f"{lost.total():,} of {made:,} attempts {how}, and score 0. {capitalized(why)}"
+    for bad, how in ((refused, "were refused"), (ungradable, "made their grader fail")):
+        for why, _ in bad.most_common(1):
+            told = f"{bad.total():,} of {made:,} attempts {how}, which scores 0. {capitalized(why)}"
             run.observer(Note(told, level="warning"))
     found = scores.measurement(evaluation, skill, runner.caveat)
     score = found.score if stage == "selection" else found.hard  # tests decide nothing

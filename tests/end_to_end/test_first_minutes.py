@@ -99,7 +99,7 @@ def test_a_step_says_that_all_answers_were_empty(checkout, command, provider):
 
 def test_a_step_says_how_many_attempts_were_refused_and_where_to_look(checkout, command, provider):
     told = command(checkout, "step", *at(f"{provider}/strict")).stderr
-    assert "2 of 8 attempts were refused, and score 0. The content filter refused" in told
+    assert "2 of 8 attempts were refused, which scores 0. The content filter refused" in told
     assert "No selection task was solved. Look at an answer: `skillopt-ci trace " in told
 
 
