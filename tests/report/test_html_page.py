@@ -330,7 +330,7 @@ def test_without_attempts_it_says_where_they_are_recorded(show):
 
 
 def test_it_is_readable_without_javascript(show):
-    page = show(evidence(), java_script_enabled=False)
+    page = show(evidence(), java_script_enabled=False, viewport={"width": 400, "height": 800})
     assert page.locator("button:visible, input:visible, .scripted:visible").count() == 0
     page.locator("#step-1 summary").click()
     assert "The old is gone." in page.inner_text("#step-1")
