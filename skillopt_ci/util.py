@@ -269,7 +269,8 @@ def user_object(
 
 def last_line(error: BaseException) -> str:
     message = " ".join(str(error).split())[-200:]
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    # the importer's own lines say nothing; of a mistake in the syntax, the message has the place
+    frames = traceback.extract_tb(error.__traceback__)
+    # Python's own lines say nothing; if its importer fails, the message has the place
+    last = [at for at in frames if "importlib" in at.filename or "<frozen" not in at.filename][-1:]
     where = "".join(f" ({at.filename}:{at.lineno})" for at in last if "<frozen" not in at.filename)
     return f"{type(error).__name__}: {message}{where}"

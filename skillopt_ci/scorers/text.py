@@ -286,7 +286,6 @@ _NUMBER = re.compile(
 _WITH_POINT = re.compile(
     r"\d*\.?\d+|[1-9]\d{0,2}(?:[,'’_\s]\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d\d)+,\d{3}(?:\.\d+)?"
 )
-_COMMA_FOR_POINT = str.maketrans(".,", ",.")
 _SCALES = {
     "hundred": 1e2,
     **dict.fromkeys(("k", "thousand"), 1e3),
@@ -341,7 +340,7 @@ def find_numbers(text: str) -> list[Number]:
     for match in _NUMBER.finditer(_NO_NUMBER.sub("", text)):
         digits = match["digits"] if match["power"] is None else "1"
         if not _WITH_POINT.fullmatch(digits):
-            digits = digits.translate(_COMMA_FOR_POINT)
+            digits = digits.translate(str.maketrans(".,", ",."))
         clear = _WITH_POINT.fullmatch(digits) and not (match["raised"] or match["below"])
         exponent = match["exponent"] or match["power"] or "0"
         digits = re.sub(r"[^\d.]", "", digits)

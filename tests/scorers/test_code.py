@@ -227,9 +227,9 @@ def test_result_that_is_no_score_is_a_grader_error(grade, write, make_task):
             grade("python", "x", entry=entry, task=make_task(metadata={"returned": returned}))
 
 
-@pytest.mark.parametrize(("call", "kind"), [("1/0", "ZeroDivision"), ("exit(0)", "SystemExit")])
-def test_exception_is_a_grader_error_with_its_place(grade, write, call, kind):
-    with pytest.raises(GraderError, match=rf"{kind}Error: .* \(.*g.py:2\)|{kind}: 0 \("):
+@pytest.mark.parametrize("call", ["1/0", "exit(0)", "__import__('os').environ['UNSET']"])
+def test_exception_is_a_grader_error_with_its_place(grade, write, call):
+    with pytest.raises(GraderError, match=r"raised (ZeroDivision|System|Key)E.*: .* \(.*g.py:2\)"):
         grade("python", "x", entry=returning(write, call))
 
 
