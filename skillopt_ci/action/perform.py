@@ -1,6 +1,5 @@
 """Perform the chosen activity and report its outcome."""
 
-from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -217,7 +216,10 @@ def _command(job: Job, command: Command) -> JobOutcome:
     found = meaning(ended.exit_code)
     if (failed := ended.failure) is not None and ended.error is not None:
         announce(job.log, failed, ended.error, job.workspace)
-    remarks = _remarks(ended.results)
+    said = ended.results
+    remarks = [one for told in said for one in told.get("findings", ()) if one["level"] != "ok"]
+    problems = [text for told in said for text in told.get("problems", ())]
+    remarks += [{"level": "error", "text": text, "part": "configuration"} for text in problems]
     for one in remarks:
         job.log.annotate(one["level"], harmless(one["text"]), title=one["part"])
     # What ends a run is no result of `run`.
@@ -247,14 +249,6 @@ def _command(job: Job, command: Command) -> JobOutcome:
         notes=last.notes,
         ending=ended.told if last.report and ended.exit_code else waits,
     )
-
-
-def _remarks(results: Sequence[Printed]) -> list[Printed]:
-    found = [
-        one for result in results for one in result.get("findings", ()) if one["level"] != "ok"
-    ]
-    problems = [text for result in results for text in result.get("problems", ())]
-    return found + [{"level": "error", "text": text, "part": "configuration"} for text in problems]
 
 
 def _tell_missing_rollouts(job: Job, command: Command) -> None:

@@ -45,8 +45,10 @@ async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> S
 composed = partial(unicodedata.normalize, "NFC")
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
+#: The byte order mark and others that nobody sees; joiners are left, which spell words.
+_INVISIBLE = "\ufeff\u200b\u2060"
 #: ASCII's, and quotation marks and apostrophes as they are printed.
-_DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’‚‹›“”„«»「」『』")
+_DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’‚‹›“”„«»「」『』{_INVISIBLE}")
 
 
 def grade_exact(_spec: specs.ExactScorer, task: Task, answer: str) -> Score:
@@ -147,9 +149,7 @@ _FLAT = (str, int, float, type(None))
 def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers need it
 
-    flags = (regex.IGNORECASE if spec.ignore_case else 0) | (
-        regex.MULTILINE if spec.multiline else 0
-    )
+    flags = regex.IGNORECASE * spec.ignore_case | regex.MULTILINE * spec.multiline
     try:
         match = regex.search(composed(spec.pattern), answer, flags, timeout=PATTERN_SECONDS)
     except TimeoutError:
@@ -176,12 +176,14 @@ _LATEX_BOX = re.compile(r"\\(?:boxed|text(?:bf)?|mathrm)\{([^{}]*)\}")
 _DELIMITER = re.compile(r"^[ \t]*(?:\$\$|(?:```+|~~~+)\w*)[ \t]*$", re.MULTILINE)
 
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
-#: "A good reason …", "I think …": an ordinary word, not a label.
-_ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]", re.IGNORECASE)
+#: "A good reason …", "I think …": an ordinary word, not a label. After LaTeX, anything may follow.
+_ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]|\W*?\\", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.!):\]}\n]")
 _EMPHASIS = " *`_\"'“”"
 _AROUND_LABEL = f"{_EMPHASIS}$()[].:,;"
+#: "Option (B" and "\\(B\\", of which brackets are stripped, "Option B is correct", "Option …".
+_ALONE = re.compile(r"\A(?:OPTION |\\)\W*(\w+)\W*(?: IS (?:CORRECT|RIGHT))?\Z|\AOPTION ")
 
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
@@ -208,6 +210,7 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
 
     Without known choices any label is valid.
     """
+    answer = re.sub(f"[{_INVISIBLE}]", "", answer)
     for _ in range(2):  # a text in a box
         answer = _LATEX_BOX.sub(r"\1", _DELIMITER.sub("", answer))
     declared = _DECLARED.findall(answer)
@@ -227,7 +230,10 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
             meaning = " ".join(composed(choice).casefold().split())
             if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
                 return key
-    full = {key: rf"(?i)\W*+{re.escape(key)}\W+{re.escape(choices[key])}\W*+" for key in choices}
+    full = {
+        key: rf"(?i)\W*+(?:option\W++)?{re.escape(key)}\W+{re.escape(choice)}\W*+"
+        for key, choice in choices.items()
+    }
     lines = [line for line in said.splitlines() if line.strip()][:2]
     listed = [key for key in choices if any(re.fullmatch(full[key], line) for line in lines)]
     if listed and len(listed) == len(lines):  # "B) 4" alone names B; a list of choices names none
@@ -252,7 +258,7 @@ def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
 
 def _label(text: str) -> str:
     label = text.translate(_PLAIN).strip().lstrip(_AROUND_LABEL).rstrip(f"!{_AROUND_LABEL}")
-    return label.upper().removeprefix("OPTION ")
+    return _ALONE.sub(r"\1", label.upper())
 
 
 _NUMBER = re.compile(
@@ -458,7 +464,7 @@ def check_json_references(spec: specs.JsonScorer, task: Task) -> str | None:
 
 
 def _parse(text: str) -> Any:
-    return json.loads(text, parse_constant=refuse_constant)
+    return json.loads(text.strip(_INVISIBLE), parse_constant=refuse_constant)
 
 
 class AnswerGrader(NamedTuple):
