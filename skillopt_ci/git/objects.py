@@ -196,7 +196,7 @@ def write_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> s
     if made.status != 0:
         require_identity(git)
         raise RepositoryError(
-            f"git could not write a commit: {made.stderr.strip()}",
+            f"git could not write a commit: {made.stderr.strip() or f'exit status {made.status}'}",
             hint="It has to sign (commit.gpgSign); `git commit -S` shows more." if signing else "",
         )
     return made.text

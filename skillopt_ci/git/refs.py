@@ -76,7 +76,7 @@ def toplevel(folder: Path) -> Path | None:
             hint="Start from a clone or a worktree of it.",
         )
     if top.status != 0 and "not a git repository (or any" not in top.stderr:
-        raise RepositoryError(f"{folder}: {top.stderr.strip()}")
+        raise RepositoryError(f"{folder}: {top.stderr.strip() or f'git exited with {top.status}'}")
     return Path(top.text).resolve() if top.status == 0 else None
 
 
@@ -225,7 +225,7 @@ def move(git: Git, moves: Sequence[Move], reason: str) -> None:
     result = git.attempt(*how, stdin="".join(lines).encode())
     if result.status == 0:
         return
-    words = result.stderr.strip()
+    words = result.stderr.strip() or f"exit status {result.status}"
     if re.search(REFUSED_BY_HOOK, words):
         raise PushRefused(f"this repository's reference-transaction hook refused: {words}")
     if "reference broken" in words:

@@ -11,7 +11,7 @@ import pytest
 from programs import write_program
 
 from skillopt_ci.errors import RepositoryError
-from skillopt_ci.git import objects
+from skillopt_ci.git import objects, refs
 from skillopt_ci.git.process import BatchProcess, Git, redact
 
 
@@ -38,6 +38,9 @@ def test_failure_says_command_folder_and_git_s_words_or_the_signal(tmp_path, mon
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(RepositoryError, match=r": git was ended by signal 9 \(Killed\)$"):
         Git(tmp_path).run("status")
+    write_program(tmp_path / "git", "exit 3")
+    with pytest.raises(RepositoryError, match=rf"^{tmp_path}: git exited with 3$"):
+        refs.toplevel(tmp_path)
     # reads first, since an interrupt that comes while git is being started is Python's own affair
     interrupts = f"read -r line; echo $$ > {tmp_path}/pid; kill -INT $PPID; exec sleep 60"
     write_program(tmp_path / "git", interrupts)
