@@ -54,7 +54,7 @@ from skillopt_ci.training.fingerprint import Unasked
 from skillopt_ci.training.run_context import open_solver, runner_parts
 from skillopt_ci.training.state import refuse_another_skill, start_of
 from skillopt_ci.training.trainer import NextWork, upcoming
-from skillopt_ci.util import is_lfs_pointer, read_text
+from skillopt_ci.util import is_lfs_pointer, read_text, sha256_of_json
 
 #: From this many tasks on, the 95 % interval of a score is no wider than ±0.2.
 _ENOUGH = 20
@@ -449,6 +449,7 @@ def _check_programs(
         config = loaded.config.model_copy(update={"prompts": None})  # the folder is checked already
         parts = runner_parts(config, loaded.root, environ, environment)
         open_solver(parts, Unasked(), Functions(environ))  # raises what a step would
+        sha256_of_json(parts.rollout_facts)  # does so, too, if identity() cannot be used
     if loaded.config.rollout.executor.type == "ray":
         require("ray", "ray", "rollout.executor")
 

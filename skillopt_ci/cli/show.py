@@ -281,8 +281,7 @@ def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, 
             yield f"confirmation {test}", "gone", 0, "differs: its record is not there"
             continue
         found = recomputed(record)
-        differs = f"differs: {found.action}, p-value {found.p_value}"
-        outcome = "the same" if found == record else differs
+        outcome = "the same" if found == record else f"differs: {found.action}, p={found.p_value}"
         if record.size is None:
             outcome = "not replayed: the test of an earlier version"
         yield f"confirmation {test}", record.action, len(record.pairs), outcome
