@@ -207,7 +207,7 @@ _MEANINGS: Mapping[int, Meaning] = {
     ExitCode.BUDGET: Meaning("inconclusive", "warning", "Inconclusive: a budget was reached"),
     ExitCode.LOST_RACE: Meaning("superseded", "notice", "Another run was first"),
     ExitCode.INFRASTRUCTURE: Meaning("failed", "error", "Infrastructure failed"),
-    ExitCode.INTERRUPTED: Meaning("failed", "warning", "Interrupted"),
+    ExitCode.INTERRUPTED: Meaning("failed", "warning", "Stopped"),
     ExitCode.USAGE: Meaning("failed", "error", "skillopt-ci cannot start"),
 }
 

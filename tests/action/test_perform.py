@@ -324,6 +324,7 @@ def test_a_signal_that_ends_git_interrupts_after_a_step_too(job, desk, tmp_path,
     dying = write_program(tmp_path / "bin" / "git", f'{dies}; exec {shutil.which("git")} "$@"')
     desk.then = lambda: monkeypatch.setenv("PATH", str(dying.parent), prepend=":")
     assert perform(job, Perform(Command.STEP)).exit_code == ExitCode.INTERRUPTED
+    assert desk.published[-1].startswith("Stopped: interrupted. What was done is saved")
 
 
 def posted(hub: Hub) -> Request:
