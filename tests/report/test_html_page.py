@@ -400,6 +400,10 @@ def test_all_is_open_on_paper(show):
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("#step-1 blockquote").is_visible()
+    attempts = page.get_by_role("heading", name="Attempts", exact=True)
+    assert not attempts.is_visible()  # all are folded
+    page.evaluate("document.querySelector('.trajectory').open = true")
+    assert attempts.is_visible()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert not page.locator("#step-1 blockquote").is_visible()
 
