@@ -155,7 +155,7 @@ def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[
             if (trace.stage, trace.task, trace.skill_sha256) in wanted:
                 yield trajectory(trace, redact)
 
-    return recorded(wished()), len(seen)
+    return recorded(run, wished()), len(seen)
 
 
 def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:

@@ -1,10 +1,10 @@
 """The target's attempts that are recorded on this machine."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
-from typing import Literal, NamedTuple
+from itertools import chain, islice, zip_longest
+from typing import NamedTuple
 
 from skillopt_ci.ledger.evidence import ProposalRecord
 from skillopt_ci.ledger.records import BoundaryRecord
@@ -21,6 +21,12 @@ class Turn(NamedTuple):
     text: str
 
 
+class Wish(NamedTuple):
+    stage: str
+    task: str
+    skill: str
+
+
 class Trajectory(NamedTuple):
     """An attempt under the skill with SHA-256 ``skill``; ``told`` says how it ended."""
 
@@ -33,19 +39,41 @@ class Trajectory(NamedTuple):
     turns: tuple[Turn, ...]
     reason: str = ""
 
-
-class Wish(NamedTuple):
-    stage: str
-    task: str
-    skill: str
+    @property
+    def wish(self) -> Wish:
+        return Wish(self.stage, self.task, self.skill)
 
 
-#: The last recorded attempt for each wish.
+#: A recorded attempt for each wish.
 Recorded = Mapping[Wish, Trajectory]
+#: The outcomes of the attempts at a changed task; the last one shows the change best.
+_TELLING: Mapping[str, Sequence[TaskGrade]] = {
+    "broken": ("unknown", "solved", "partial", "failed"),
+    "fixed": ("unknown", "failed", "partial", "solved"),
+}
 
 
-def recorded(attempts: Iterable[Trajectory]) -> Recorded:
-    return {Wish(one.stage, one.task, one.skill): one for one in attempts}
+def recorded(run: RunView, attempts: Iterable[Trajectory]) -> Recorded:
+    """The last attempt for each wish; at a task that changed, the last that shows it best."""
+    changed, found = changes(run), dict[Wish, Trajectory]()
+    for one in attempts:
+        kept, order = found.setdefault(one.wish, one), _TELLING.get(changed.get(one.wish, ""), ())
+        again = kept.attempt == one.attempt  # an attempt's last record counts
+        if again or not order or order.index(one.outcome) >= order.index(kept.outcome):
+            found[one.wish] = one
+    return found
+
+
+def changes(run: RunView) -> dict[Wish, str]:
+    """The verdict's finding for each task that changed, by the attempt that was made after it."""
+    # a text belongs to the oldest section that made it
+    decided = {view.made.skill_after: view.record.decision for view in newest(run)}
+    return {
+        Wish("selection", task, skill): change
+        for skill, decision in decided.items()
+        for change in _TELLING
+        for task in getattr(decision, change, ())  # a candidate in flight has no decision
+    }
 
 
 #: The most attempts that a section asks for.
@@ -110,7 +138,7 @@ class Shown:
     what: str
     made_with: str
     run: str
-    change: Literal["broken", "fixed", ""] = ""
+    change: str = ""
 
     @property
     def trace(self) -> str:
@@ -143,7 +171,7 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
     # A text belongs to the oldest section that made it, an attempt to the newest that wants it.
     made = {view.made.skill_after: view.anchor for view in views}
     wished = {wish: section for section, own in reversed(asked.items()) for wish in own}
-    decided = {view.anchor: view.record.decision for view in views}
+    changed = changes(run)
 
     now, before = dict[tuple[str, str], Trajectory](), dict[tuple[str, str], Trajectory]()
     for section, own in asked.items():
@@ -153,29 +181,19 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
                 (before if earlier else now).setdefault((section, wish.task), one)
 
     def section_of(one: Trajectory) -> str:
-        if one.stage == "selection":
-            return made.get(one.skill, "")
-        return wished.get(Wish(one.stage, one.task, one.skill), "")
-
-    def change_of(one: Trajectory) -> Literal["broken", "fixed", ""]:
-        decision = decided.get(section_of(one))
-        if one.stage != "selection" or decision is None:
-            return ""
-        if one.task in decision.broken:
-            return "broken"
-        return "fixed" if one.task in decision.fixed else ""
+        return made.get(one.skill, "") if one.stage == "selection" else wished.get(one.wish, "")
 
     def place(one: Trajectory) -> tuple[int, int, str, str]:
-        rank = ("broken", "fixed", "").index(change_of(one))
+        rank = ("broken", "fixed", "").index(changed.get(one.wish, ""))
         return rank, order.get(section_of(one), len(order)), one.stage, one.task
 
     skills = {skill: f"the skill of {section_name(section)}" for skill, section in made.items()}
-    if run.history:
-        skills[run.history[0].skill_sha256] = "the skill at the start"
+    skills |= {one.skill_sha256: "the skill at the start" for one in run.history[:1]}
 
     def shown(one: Trajectory, name: str) -> Shown:
         what, skill = _STAGES.get(one.stage, one.stage), skills.get(one.skill, "an earlier skill")
-        return Shown(name, one, section_of(one), what, skill, run.state.run, change_of(one))
+        change = changed.get(one.wish, "")
+        return Shown(name, one, section_of(one), what, skill, run.state.run, change)
 
     rounds = zip_longest(*(filter(None, map(known.get, own)) for own in asked.values()))
     chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)
@@ -192,13 +210,10 @@ def section_name(anchor: str) -> str:
     return f"the end of epoch {number}" if kind == "epoch" else f"{kind} {number}"
 
 
-def _within_bounds(attempts: Iterator[Trajectory]) -> Iterator[Trajectory]:
-    taken, size = set[Trajectory](), 0
-    for one in attempts:
-        if one in taken:
-            continue
+def _within_bounds(attempts: Iterable[Trajectory]) -> Iterator[Trajectory]:
+    size = 0
+    for one in islice(dict.fromkeys(attempts), VIEWER_MOST):
         size += sum(len(turn.text) for turn in one.turns)
-        if len(taken) == VIEWER_MOST or size > MOST_CHARACTERS:
+        if size > MOST_CHARACTERS:
             return
-        taken.add(one)
         yield one

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -71,24 +71,18 @@ def build_page(evidence: Evidence, *, live: str = "") -> str:
     script = (resources.files("skillopt_ci.report") / "templates" / "page.js").read_bytes()
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     ours = "'self'" if live else "'none'"
-    places = {column.anchor: number for number, column in enumerate(drawn.columns)}
-    tasks = {row.task: number for number, row in enumerate(drawn.rows)}
     data = {
         "columns": [[visible(column.title), column.anchor] for column in drawn.columns],
         "rows": [[visible(row.task), row.letters] for row in drawn.rows],
-        # Attempt ids by row and column.
-        "cells": {
-            f"{tasks[task]},{places[column]}": ids
-            for (column, task), ids in shown.links.items()
-            if column in places and task in tasks
-        },
+        # Attempt ids by task and section.
+        "cells": {f"{visible(task)},{column}": ids for (column, task), ids in shown.links.items()},
     }
     return _template().render(
         run=run,
         results=tuple(_results(run)),
         known=dict(leaves(run.state.basis.config if run.state.basis else {})).get,
         spent=by_role(run.state.accounts),
-        dates=evidence.dates,
+        evidence=evidence,
         curve=curve(run.history, {view.anchor: view.verdict for view in views}),
         history=[_event(run, entry) for entry in reversed(run.history)],
         map=drawn,
@@ -96,12 +90,7 @@ def build_page(evidence: Evidence, *, live: str = "") -> str:
         blame=[(evidence.versions[origin], lines) for origin, lines in found],
         views=views[::-1],
         marks={anchor(entry): run.mark(entry) for entry in run.history if entry.stays},
-        candidates=evidence.candidates,
-        effects=evidence.effects,
-        meta_skill=evidence.meta_skill,
         viewer=shown,
-        sections=_choices((one.section, section_name(one.section)) for one in shown.shown),
-        stages=_choices((one.attempt.stage, one.what) for one in shown.shown),
         data=data,
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
         f"img-src data:; connect-src {ours}; base-uri 'none'; form-action 'none'",
@@ -169,10 +158,6 @@ def _template() -> Template:
     also = (code_spans, say.note_outcomes, say.usage_text, say.account_rows)
     environment.filters.update({one.__name__: one for one in (*shown, *told, *also)})
     return environment.get_template("page.html")
-
-
-def _choices(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(value, words) for value, words in dict(pairs).items() if value]
 
 
 def _columns(evidence: Evidence, views: Sequence[EventView]) -> Iterator[Column]:

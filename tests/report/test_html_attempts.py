@@ -1,5 +1,6 @@
 import shlex
 
+import pytest
 from hypothesis import given
 from run_views import altered, plain_run, runs
 
@@ -45,10 +46,8 @@ def test_each_step_is_looked_at_once(monkeypatch):
 
 
 def everything(run: RunView, size: int = 5) -> Recorded:
-    asked = {wish for own in wishes(run).values() for wish in own}
-    return recorded(
-        attempt(one.task, one.stage, one.skill, size=size) for one in sorted(asked, key=str)
-    )
+    asked = sorted({wish for own in wishes(run).values() for wish in own})
+    return recorded(run, [attempt(one.task, one.stage, one.skill, size=size) for one in asked])
 
 
 def test_what_was_broken_comes_first_then_what_was_learned_from_and_fixed():
@@ -64,9 +63,21 @@ def test_what_was_broken_comes_first_then_what_was_learned_from_and_fixed():
     assert list(wishes(grown(3))) == ["step-3", "step-2", "step-1"]
 
 
-def test_the_last_of_several_records_of_an_attempt_counts():
-    one, other = (attempt("t", "rollout", "s", size=size) for size in (1, 2))
-    assert list(recorded([one, other]).values()) == [other]
+@pytest.mark.parametrize(
+    ("task", "records", "shown"),
+    [
+        ("task-3", "0 failed, 1 solved, 2 unknown", 0),  # broken
+        ("task-3", "0 partial, 1 failed, 2 partial", 1),
+        ("task-1", "0 solved, 1 partial", 0),  # fixed
+        ("task-1", "0 solved, 1 solved", 1),
+        ("task-3", "0 failed, 0 solved", 1),  # the last record of an attempt counts
+        ("other", "0 failed, 1 solved", 1),
+    ],
+)
+def test_of_several_attempts_the_last_that_shows_a_change_best_is_shown(task, records, shown):
+    one, told = attempt(task, "selection", "s1"), [each.split() for each in records.split(", ")]
+    made = [one._replace(attempt=int(number), outcome=outcome) for number, outcome in told]
+    assert list(recorded(grown(1), made).values()) == [made[shown]]
 
 
 def test_attempts_before_and_after_a_change_are_told_apart():
@@ -76,17 +87,14 @@ def test_attempts_before_and_after_a_change_are_told_apart():
     assert (by_id[after].attempt.skill, by_id[before].attempt.skill) == ("s2", "s1")
     assert (by_id[after].section, by_id[before].section) == ("step-2", "step-1")
     assert by_id[after].made_with == "the skill of step 2"
-
-
-def test_what_changed_its_verdict_comes_first_with_what_came_before_it():
-    found = viewer(grown(2), everything(grown(2))).shown
-    assert [(one.change, one.section) for one in found[:4]] == [
+    # what changed its verdict comes first, with what came before it
+    assert [(one.change, one.section) for one in found.shown[:4]] == [
         ("broken", "step-2"),
         ("broken", "step-1"),
         ("fixed", "step-2"),
         ("fixed", "step-2"),
     ]
-    assert {one.change for one in found[6:]} == {""}
+    assert {one.change for one in found.shown[6:]} == {""}
 
 
 def test_every_step_has_its_most_telling_attempt_before_any_has_more():
@@ -96,19 +104,15 @@ def test_every_step_has_its_most_telling_attempt_before_any_has_more():
     sections = [one.section for one in found.shown]
     assert {f"step-{number}" for number in range(1, 201)} <= set(sections)
     assert found.left_out > 0
-
-
-def test_the_page_is_bounded_in_characters():
-    run = grown(200)
+    # and the page is bounded in characters
     found = viewer(run, everything(run, size=6_000))
-    assert (
-        sum(len(turn.text) for one in found.shown for turn in one.attempt.turns) <= MOST_CHARACTERS
-    )
+    size = sum(len(turn.text) for one in found.shown for turn in one.attempt.turns)
+    assert size <= MOST_CHARACTERS
     assert found.shown[0].section == "step-200"
 
 
 def test_an_attempt_says_the_command_that_shows_all_of_it():
-    (shown,) = viewer(grown(1), recorded(iter([attempt("task-3", "selection", "s1")]))).shown
+    (shown,) = viewer(grown(1), recorded(grown(1), [attempt("task-3", "selection", "s1")])).shown
     assert shown.trace == (
         "skillopt-ci trace task-3 --run demo --stage selection --attempt 0 --skill s1 --whole"
     )

@@ -52,7 +52,7 @@ def evidence(run: RunView | None = None, **changes: object) -> Evidence:
         "versions": (Version("at the start", OLD), Version("step 1", NEW, "step-1")),
         "candidates": {"step-1": (OLD, NEW)},
         "meta_skill": "Short rules help.",
-        "attempts": recorded(ATTEMPTS),
+        "attempts": recorded(run, ATTEMPTS),
         "count": 9,
     }
     return Evidence(**{**values, **changes})
@@ -226,8 +226,8 @@ def test_the_curve_is_one_stop_and_arrow_keys_go_along_it(show):
     page.locator("#step-2[open]").wait_for()
 
 
-def test_the_map_works_by_keyboard(show):
-    page = show(evidence())
+def test_the_map_works_by_keyboard_and_pointer(show):
+    page = show(evidence(), has_touch=False)
     page.focus("#outcomes")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
@@ -236,12 +236,14 @@ def test_the_map_works_by_keyboard(show):
     page.keyboard.press("Enter")
     assert page.evaluate("location.hash") == "#step-3"
     page.locator("#step-3[open]").wait_for()
-
-
-def test_the_map_works_by_pointer(show):
-    page = show(evidence(), has_touch=False)
     page.locator("#outcomes").hover(position={"x": 2, "y": 26})
     assert "step 1, merged" in page.inner_text("#cell")
+    page.focus("#outcomes")
+    while not page.inner_text("#cell").startswith("task-3 "):
+        page.keyboard.press("ArrowDown")
+    assert page.inner_text("#cell").endswith("the attempt is below")
+    page.keyboard.press("Enter")
+    assert "Book task-3." in page.locator("details.trajectory:target[open]").inner_text()
 
 
 def test_everything_can_be_reached_with_the_tab_key(show):
@@ -313,16 +315,6 @@ def test_a_step_leads_to_its_attempts(show):
     page.locator("details.trajectory:target[open]", has_text="Book train-1.").wait_for()
 
 
-def test_a_cell_of_the_map_leads_to_its_attempt(show):
-    page = show(evidence())
-    page.focus("#outcomes")
-    while not page.inner_text("#cell").startswith("task-3 "):
-        page.keyboard.press("ArrowDown")
-    assert page.inner_text("#cell").endswith("the attempt is below")
-    page.keyboard.press("Enter")
-    assert "Book task-3." in page.locator("details.trajectory:target[open]").inner_text()
-
-
 def test_without_attempts_it_says_where_they_are_recorded(show):
     page = show(evidence(attempts={}, count=0))
     assert "rollout.events" in page.inner_text("#trajectories")
@@ -377,7 +369,7 @@ def test_a_run_of_a_hundred_tasks_is_a_few_screens_high(show, width, most):
         Version(f"step {number}", "".join(rules[: 2 * number]), f"step-{number}" if number else "")
         for number in range(21)
     )
-    known = recorded(attempt(name, "selection", "b", solved=False) for name in names)
+    known = recorded(run, (attempt(name, "selection", "b", solved=False) for name in names))
     shown = evidence(replace(run, steps=steps), versions=versions, attempts=known)
     page = show(shown, viewport={"width": width, "height": 800})
     assert page.locator("details.trajectory").count() >= 12
@@ -422,15 +414,14 @@ def test_what_is_hostile_is_only_shown(show):
     record = altered(run.steps[0], verdict, **work)
     state = run.state.model_copy(update={"skill": bad})
     hostile = RunView(state, run.history, (record,), commit=run.commit)
+    made = Trajectory(bad, "rollout", 0, "a", bad, None, (Turn("tool", bad, bad),))
     page = show(
         evidence(
             hostile,
             versions=(Version(bad, bad), Version(bad, bad + "more", "step-1")),
             candidates={"step-1": (bad, bad + "more")},
             meta_skill=bad,
-            attempts=recorded(
-                iter([Trajectory(bad, "rollout", 0, "a", bad, None, (Turn("tool", bad, bad),))])
-            ),
+            attempts=recorded(hostile, [made]),
             effects={(1, 0): Effect(0.1, 0.1)},
         )
     )

@@ -62,6 +62,7 @@
     const cell = Number(map.dataset.cell), height = Number(map.dataset.row), head = Number(map.dataset.head);
     const cursor = one("cursor"), told = one("cell");
     let row = -1, column = -1;
+    const attempt = () => data.cells[data.rows[row][0] + "," + data.columns[column][1]];
     const show = (r, c) => {
       row = Math.min(Math.max(r, 0), data.rows.length - 1);
       column = Math.min(Math.max(c, 0), data.columns.length - 1);
@@ -69,14 +70,14 @@
       cursor.setAttribute("y", row * height);
       cursor.setAttribute("visibility", "visible");
       told.textContent = data.rows[row][0] + " · " + data.columns[column][0] + " · " + outcomes[data.rows[row][1][column]]
-        + (data.cells[row + "," + column] ? " · the attempt is below" : "");
+        + (attempt() ? " · the attempt is below" : "");
     };
     const at = (event) => {
       const box = map.getBoundingClientRect();
       return [Math.floor((event.clientY - box.top - head) / height), Math.floor((event.clientX - box.left) / cell)];
     };
     const visit = () => {
-      const anchor = column >= 0 && (data.cells[row + "," + column] || data.columns[column][1]);
+      const anchor = column >= 0 && (attempt() || data.columns[column][1]);
       if (anchor) location.hash = anchor;
     };
     map.addEventListener("pointermove", (event) => show(...at(event)));
