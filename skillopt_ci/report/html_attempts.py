@@ -166,19 +166,11 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
 
     Attempts that changed a task's outcome come first, then the newest; ``count`` are on record.
     """
-    asked, views = wishes(run), newest(run)
+    asked, changed = wishes(run), changes(run)
     order = {section: number for number, section in enumerate(asked)}
     # A text belongs to the oldest section that made it, an attempt to the newest that wants it.
-    made = {view.made.skill_after: view.anchor for view in views}
+    made = {view.made.skill_after: view.anchor for view in newest(run)}
     wished = {wish: section for section, own in reversed(asked.items()) for wish in own}
-    changed = changes(run)
-
-    now, before = dict[tuple[str, str], Trajectory](), dict[tuple[str, str], Trajectory]()
-    for section, own in asked.items():
-        for wish in own:
-            earlier = wish.stage == "selection" and made.get(wish.skill) != section
-            if (one := known.get(wish)) is not None:
-                (before if earlier else now).setdefault((section, wish.task), one)
 
     def section_of(one: Trajectory) -> str:
         return made.get(one.skill, "") if one.stage == "selection" else wished.get(one.wish, "")
@@ -198,11 +190,14 @@ def viewer(run: RunView, known: Recorded, count: int = 0) -> Viewer:
     rounds = zip_longest(*(filter(None, map(known.get, own)) for own in asked.values()))
     chosen = sorted(_within_bounds(filter(None, chain.from_iterable(rounds))), key=place)
     names = {one: f"attempt-{number}" for number, one in enumerate(chosen, start=1)}
-    links, earlier_ones = (
-        {key: names[one] for key, one in found.items() if one in names} for found in (now, before)
-    )
+    links, before = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
+    for section, own in asked.items():
+        for wish in own:
+            earlier = wish.stage == "selection" and made.get(wish.skill) != section
+            if (one := known.get(wish)) in names:
+                (before if earlier else links).setdefault((section, wish.task), names[one])
     left_out = max(count, len(known)) - len(names)
-    return Viewer(tuple(shown(*one) for one in names.items()), left_out, links, earlier_ones)
+    return Viewer(tuple(shown(*one) for one in names.items()), left_out, links, before)
 
 
 def section_name(anchor: str) -> str:

@@ -121,9 +121,7 @@ def _results(run: RunView) -> Iterator[tuple[str, Sequence[_Score], list[str]]]:
         if skill.sha256 != run.state.current.sha256:
             told.append(f"the skill of {skill.origin}, not the current one")
         if gain is not None:
-            told.append(
-                f"{say.gain_text(gain)}, {len(gain.fixed)} fixed, {len(gain.broken)} broken"
-            )
+            told += [f"{say.gain_text(gain)}, {len(gain.fixed)} fixed, {len(gain.broken)} broken"]
         if run.state.step > found.step:
             told.append(f"measured {say.after_step(found.step)}; training has gone on since")
         yield "Test", [(name, one.hard, one.n) for name, one in tested if one is not None], told
