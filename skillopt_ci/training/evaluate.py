@@ -193,8 +193,8 @@ def first_attempts(
 async def _roll_out(
     run: Run, models: OpenModels, test: Test, skill: str, planned: int
 ) -> tuple[Ending, Scores]:
-    run.observer(StageStarted(STAGE, planned))
     limit, each = run.config.evaluation.max_error_rate, run.config.rollout.attempts
+    run.observer(StageStarted(STAGE, planned * each))
     tasks = {task.id: task for task in run.selection}
     # ``taken`` has the looks that the test has taken in, ``arrived`` also what came early
     taken, arrived, means = Scores(), Scores(), dict[str, tuple[float, float]]()

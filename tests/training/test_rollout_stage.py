@@ -94,6 +94,7 @@ def test_progress_counts_tasks_as_the_record_does(checkout, events):
     checkout.step(*PLAIN, "rollout.attempts=3", observer=events.append)
     ends = [one for one in events if isinstance(one, StageFinished)]
     assert checkout.record(1).proposal.rollout.measured == 4
+    assert events.count(StageStarted("selection", 3 * 8)) == 2  # of the first skill, the candidate
     assert [one.summary for one in ends if one.stage == "rollout"] == ["0.000 [0.00, 0.49] n=4"]
 
 
