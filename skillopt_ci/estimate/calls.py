@@ -163,11 +163,12 @@ class Forecast:
         self._same = 1.0
         return calls
 
-    def finish(self) -> Calls:
+    def finish(self, *, again: bool = False) -> Calls:
         if not (self.situation.test and self.config.evaluation.eval_test):
             return {}
         count = self.situation.test * self.config.rollout.attempts
-        return {TEST: Range(count, 2 * count, 3 * count)}
+        # initial, best and last skill may be one; ``again``, the initial one's scores are known
+        return {TEST: Range(1 - again, 2 - again, 3 - again) * count}
 
     def _reflection(self, sizes: Sequence[int]) -> Calls:
         gradient, chars = self.config.gradient, self.situation.trajectory_chars

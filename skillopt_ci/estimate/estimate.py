@@ -15,6 +15,7 @@ from skillopt_ci.text import cost_text, percent, plural
 from skillopt_ci.training import plan
 from skillopt_ci.training.baseline import as_scored, unscored_texts
 from skillopt_ci.training.confirm import attempts_made, due_test, fewest_pairs
+from skillopt_ci.training.final_evaluation import earlier_tests
 from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import Run
@@ -132,7 +133,8 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     upcoming = [*before, steps[0][1]] if steps else []
     prices = tariffs(config.model)
     if works or not finished(checkout.history):
-        works += [_confirmation(run, checkout, works), forecast.finish()]
+        again = earlier_tests(run, checkout.commit) is not None
+        works += [_confirmation(run, checkout, works), forecast.finish(again=again)]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         calls = counts.in_calls(counts.joined(works), supposed.calls, situation.judged)

@@ -118,6 +118,12 @@ def finish_due(run: Run, checkout: ScoredCheckout) -> bool:
     return upcoming(run.config, sizes, checkout.state, checkout.history).work == "finish"
 
 
+def earlier_tests(run: Run, commit: str) -> Summary | None:
+    """The summary at ``commit`` if its test scores compare with new ones."""
+    found = run.folder.read_summary(partial(run.ledger.read, commit))
+    return found if found is not None and found.tested_under == run.tested_under else None
+
+
 async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
     """End the run, before all is done only if ``early``; None if it has ended already.
 
@@ -131,9 +137,7 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
             hint="Let `skillopt-ci step` decide it first, then finish.",
         )
     read, before = partial(run.ledger.read, checkout.commit), checkout.state
-    earlier = run.folder.read_summary(read)
-    if earlier is not None and earlier.tested_under != run.tested_under:
-        earlier = None
+    earlier = earlier_tests(run, checkout.commit)
     if (earlier and finished(checkout.history)) or not (early or finish_due(run, checkout)):
         return None
     promoted = run.config.evaluation.eval_test and beats(before.current, before.best)
