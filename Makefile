@@ -25,6 +25,7 @@ unit: setup ## run the tests that need no repository, server or process: half a 
 	$(venv)/python -m pytest -n logical --dist loadfile -m "not integration and not end_to_end and not cluster"
 
 # check-jsonschema 0.38.1 says that it runs with any click 8, but does not with 8.2.
+# Inspect comes last: it needs newer packages than we do.
 oldest: setup ## run unit tests with the oldest packages that pyproject.toml allows
 	$(venv)/uv venv --quiet --clear --python $(venv)/python .oldest
 	$(venv)/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct \
@@ -35,6 +36,10 @@ oldest: setup ## run unit tests with the oldest packages that pyproject.toml all
 	  pytest-cov pytest-randomly pytest-xdist scipy zizmor
 	.oldest/bin/python -m pytest -n logical --dist loadfile --ignore tests/docs \
 	  -m "not integration and not end_to_end and not cluster"
+	$(venv)/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct \
+	  --editable '.[inspect,skillopt]'
+	.oldest/bin/python -m pytest -n logical --dist loadfile tests/integrations/test_inspect.py \
+	  tests/integrations/test_skillopt.py tests/integrations/test_skillopt_benchmarks.py
 
 lint: setup node_modules/.package-lock.json ## check style, types, workflows and the Dockerfile
 	$(venv)/python -m ruff check
