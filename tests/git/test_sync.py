@@ -326,7 +326,7 @@ def test_missing_identity_is_found(bench, here, git_config):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"commit.gpgSign": "true", "gpg.program": "false"}, r"gpg failed.*\n.*commit\.gpgSign"),
+        ({"commit.gpgSign": "true", "gpg.program": "false"}, r"gpg failed(.*\n)+.*commit\.gpgSign"),
         ({"remote.origin.pushUrl": "http://127.0.0.1:9/repo.git"}, "network or the server failed"),
         ({"remote.origin.pushUrl": "."}, "to another repository than it is fetched from"),
     ],
