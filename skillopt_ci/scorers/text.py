@@ -47,8 +47,9 @@ composed = partial(unicodedata.normalize, "NFC")
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 #: The byte order mark and others that nobody sees; joiners are left, which spell words.
 _INVISIBLE = "\ufeff\u200b\u2060"
+_UNSEEN = str.maketrans("", "", _INVISIBLE)
 #: ASCII's, and quotation marks and apostrophes as they are printed.
-_DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’‚‹›“”„«»「」『』{_INVISIBLE}")
+_DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’‚‹›“”„«»「」『』")
 
 
 def grade_exact(_spec: specs.ExactScorer, task: Task, answer: str) -> Score:
@@ -74,8 +75,9 @@ def normalized(text: str) -> str:
 
     What would leave nothing is not dropped: the article of the answer "A.", the operator "+".
     """
-    bare = text.lower().translate(_DROP_PUNCTUATION)
-    left = (" ".join(one.split()) for one in (_ARTICLE.sub(" ", bare), bare, text.lower()))
+    seen = text.lower().translate(_UNSEEN)
+    bare = seen.translate(_DROP_PUNCTUATION)
+    left = (" ".join(one.split()) for one in (_ARTICLE.sub(" ", bare), bare, seen))
     return next(filter(None, left), "")
 
 
@@ -111,14 +113,11 @@ def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score
     # An empty answer must not pass merely because it lacks forbidden texts.
     if not answer.strip():
         return scored(False, "the answer is empty", answer)
-
-    def holds(text: str) -> bool:
-        text = composed(text)
-        return text.casefold() in answer.casefold() if spec.ignore_case else text in answer
-
-    wanted = {text: holds(text) for text in spec.contains or task.references}
+    fold = str.casefold if spec.ignore_case else str
+    held = fold(answer)
+    wanted = {text: fold(composed(text)) in held for text in spec.contains or task.references}
     unwanted = dict.fromkeys(spec.not_contains)
-    forbidden = [text for text in unwanted if holds(text)]
+    forbidden = [text for text in unwanted if fold(composed(text)) in held]
     required = [any(wanted.values())] if wanted and spec.match == "any" else [*wanted.values()]
     kept, faults = sum(required) + len(unwanted) - len(forbidden), []
     if not all(required):
@@ -155,14 +154,13 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     except TimeoutError:
         reason = f"{quote(spec.pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
         return scored(False, reason, answer)
-    found = quote(str(match[0])) if match else ""
-    if not spec.negate:
-        reason = f"matches {found}" if match else f"nothing matches {quote(spec.pattern)}"
-        return scored(bool(match), reason, answer)
-    if not answer.strip():
+    if spec.negate and not answer.strip():
         return scored(False, "the answer is empty", answer)
-    reason = f"{found} must not occur" if match else "nothing forbidden occurs"
-    return scored(not match, reason, answer)
+    reason = "nothing forbidden occurs" if spec.negate else f"nothing matches {quote(spec.pattern)}"
+    if match:
+        found = quote(str(match[0]))
+        reason = f"{found} must not occur" if spec.negate else f"matches {found}"
+    return scored(bool(match) != spec.negate, reason, answer)
 
 
 #: A line that declares an answer, with any emphasis around it, or the end of one.
@@ -172,18 +170,18 @@ _DECLARED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LATEX_BOX = re.compile(r"\\(?:boxed|text(?:bf)?|mathrm)\{([^{}]*)\}")
-#: A line that opens or closes a formula or a fenced block.
-_DELIMITER = re.compile(r"^[ \t]*(?:\$\$|(?:```+|~~~+)\w*)[ \t]*$", re.MULTILINE)
+#: One line in a formula or a fenced block, and nothing else; two blocks may name two choices.
+_ENCLOSED = re.compile(r"\A\s*(?:\$\$|[`~]{3,}\w*)[ \t]*\n(.*)\n[ \t]*(?:\$\$|[`~]{3,})\s*\Z")
 
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 #: "A good reason …", "I think …": an ordinary word, not a label. After LaTeX, anything may follow.
 _ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]|\W*?\\", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
-_SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.!):\]}\n]")
+_SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.):\]}\n]")
 _EMPHASIS = " *`_\"'“”"
 _AROUND_LABEL = f"{_EMPHASIS}$()[].:,;"
 #: "Option (B" and "\\(B\\", of which brackets are stripped, "Option B is correct", "Option …".
-_ALONE = re.compile(r"\A(?:OPTION |\\)\W*(\w+)\W*(?: IS (?:CORRECT|RIGHT))?\Z|\AOPTION ")
+_ALONE = re.compile(r"\A(?:OPTION |\\)[^\w?−-]*(\w+)[^\w?]*(?: IS (?:CORRECT|RIGHT))?\Z|\AOPTION ")
 
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
@@ -199,10 +197,11 @@ def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
 def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
     """The choices by label; a plain list is labelled A, B, C …"""
     given = spec.choices or task.metadata.get("choices") or {}
-    if isinstance(given, Mapping):
-        return {_label(str(label)): str(text) for label, text in given.items()}
-    listed = given if isinstance(given, list) else ()
-    return dict(zip(string.ascii_uppercase, map(str, listed), strict=False))
+    if isinstance(given, list):
+        given = dict(zip(string.ascii_uppercase, given, strict=False))
+    pairs = given.items() if isinstance(given, Mapping) else ()
+    seen = ((str(one).translate(_UNSEEN) for one in pair) for pair in pairs)
+    return {_label(label): text for label, text in seen}
 
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
@@ -210,9 +209,9 @@ def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
 
     Without known choices any label is valid.
     """
-    answer = re.sub(f"[{_INVISIBLE}]", "", answer)
+    answer = _ENCLOSED.sub(r"\1", answer.translate(_UNSEEN))
     for _ in range(2):  # a text in a box
-        answer = _LATEX_BOX.sub(r"\1", _DELIMITER.sub("", answer))
+        answer = _LATEX_BOX.sub(r"\1", answer)
     declared = _DECLARED.findall(answer)
     for said in (answer, *declared[-1:]):
         if found := _named(said, choices):
