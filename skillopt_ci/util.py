@@ -269,8 +269,10 @@ def user_object(
 
 def last_line(error: BaseException) -> str:
     message = " ".join(str(error).split())[-200:]
-    frames = traceback.extract_tb(error.__traceback__)
-    # Python's own lines say nothing; if its importer fails, the message has the place
-    last = [at for at in frames if "importlib" in at.filename or "<frozen" not in at.filename][-1:]
-    where = "".join(f" ({at.filename}:{at.lineno})" for at in last if "<frozen" not in at.filename)
-    return f"{type(error).__name__}: {message}{where}"
+    ours, python = (f"{Path(file).parent}/" for file in (__file__, os.__file__))
+    # neither our lines nor Python's help; of a mistake in the syntax, the message has the place
+    for at in reversed(traceback.extract_tb(error.__traceback__)):
+        packaged = "-packages" in at.filename
+        if not at.filename.startswith(("<frozen", ours) if packaged else ("<frozen", ours, python)):
+            return f"{type(error).__name__}: {message} ({at.filename}:{at.lineno})"
+    return f"{type(error).__name__}: {message}"

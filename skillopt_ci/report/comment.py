@@ -64,9 +64,8 @@ def step_comment(run: RunView, links: md.Links, *, inconclusive: str = "") -> st
 
 def title(run: RunView) -> str:
     rules = [rule for one in lessons(run) for rule in one.rules]
-    words = "nothing more learned" if run.base_events else "nothing learned yet"
-    if rules:
-        words = one_line(rules[0], 60)
+    nothing = "nothing more learned" if run.base_events else "nothing learned yet"
+    words = one_line(rules[0], 60) if rules else nothing
     if rules[1:]:
         words += f" and {plural(len(rules) - 1, 'more rule')}"
     if rules or run.counts["merged"]:

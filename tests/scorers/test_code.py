@@ -227,9 +227,9 @@ def test_result_that_is_no_score_is_a_grader_error(grade, write, make_task):
             grade("python", "x", entry=entry, task=make_task(metadata={"returned": returned}))
 
 
-@pytest.mark.parametrize("call", ["1/0", "exit(0)", "__import__('os').environ['UNSET']"])
+@pytest.mark.parametrize("call", ["1/0", "exit(0)", "__import__('json').loads('')"])
 def test_exception_is_a_grader_error_with_its_place(grade, write, call):
-    with pytest.raises(GraderError, match=r"raised (ZeroDivision|System|Key)E.*: .* \(.*g.py:2\)"):
+    with pytest.raises(GraderError, match=r"raised (Zero|System|JSON).*: .* \(.*g.py:2\)"):
         grade("python", "x", entry=returning(write, call))
 
 
