@@ -235,6 +235,8 @@ class LearningRateRecord(Record):
 
 
 class RefusedNote(Record):
+    """A note that the guard refused, and why."""
+
     note: str
     reason: str
 
