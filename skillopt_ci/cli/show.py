@@ -239,26 +239,29 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
-    places = step_places(reader)
-
-    def state_at(commit: str) -> State | None:
-        return reader.folder.read_state(partial(reader.ledger.read, commit)) if commit else None
-
+    places, facts = step_places(reader), "action score_before score_after"
+    told = {entry.step for entry in reader.history if entry.kind == "step"}
+    for lost in sorted({*range(1, reader.state.step + 1)} - told):
+        yield f"step {lost}", "gone", 0, "differs: it has no line in history.jsonl"
     for entry in reader.history:
         if entry.kind not in ("step", "slow_update"):
             continue
-        ends = entry.kind == "slow_update"
-        number = entry.epoch if ends else entry.step
+        number = entry.step if entry.kind == "step" else entry.epoch
         place = places.get((entry.kind, number), StepPlace())
-        record = reader.boundary(number) if ends else reader.step(number)
-        verdicts = [record.decision, record.decision and record.decision.notes]
-        for alone, decision in enumerate(verdicts):
+        record = reader.step(number) if entry.kind == "step" else reader.boundary(number)
+        name, whole = words.event_name(entry).lower(), record.decision
+        if whole is not None and pick(entry, facts) != pick(whole, facts):
+            yield name, whole.verdict, whole.compared, "differs: history.jsonl says otherwise"
+            continue
+        for part, decision in (("", whole), (", its reminders", whole and whole.notes)):
             if decision is None or decision.measurement is None:
                 continue
-            before, after = state_at(place.candidate), state_at(place.verdict)
+            before, after = (
+                reader.folder.read_state(partial(reader.ledger.read, commit)) if commit else None
+                for commit in (place.candidate, place.verdict)
+            )
             proposed = record.proposal.notes if isinstance(record, StepRecord) else None
-            notes = bool(alone) or (proposed is not None and proposed.alone)
-            name = words.event_name(entry).lower() + (", its reminders" if alone else "")
+            notes = bool(part) or (proposed is not None and proposed.alone)
             outcome = "the commits are gone"
             if before and after and after.basis:
                 evaluation = _evaluation_of(after.basis, record, notes=notes)
@@ -270,7 +273,7 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
                 )
                 if outcome.startswith("differs") and not unchanged:
                     outcome = "not replayed: the configuration had changed by then"
-            yield name, decision.verdict, decision.compared, outcome
+            yield name + part, decision.verdict, decision.compared, outcome
 
 
 def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:

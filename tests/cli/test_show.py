@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_ci.cli.options import Globals
-from skillopt_ci.cli.read import open_reader
+from skillopt_ci.cli.read import open_reader, step_places
 from skillopt_ci.cli.report import page_evidence
 from skillopt_ci.cli.show import print_diff
 from skillopt_ci.errors import ExitCode
@@ -27,8 +27,7 @@ from tests.conftest import EPOCH_ENDS, Checkout
 
 def test_a_step_is_shown_with_its_diff(cli, trained):
     done = cli(trained, "show", "1")
-    assert done.code == 0
-    assert done.out.startswith("Step 1, epoch 1 (simulated models)\n")
+    assert (done.code, done.out.splitlines()[0]) == (0, "Step 1, epoch 1 (simulated models)")
     parts = ("training tasks", "reasoning", "edit 1", "verdict", "selection tasks", "+++ b/skills/")
     assert [part for part in parts if f"\n{part}" not in done.out] == []
     found = cli(trained, "show", "--json").json  # the last one
@@ -39,12 +38,11 @@ def test_a_step_is_shown_with_its_diff(cli, trained):
 
 def test_the_run_at_a_glance(cli, trained, git):
     done = cli(trained, "status")
-    assert done.code == 0
+    assert (done.code, done.err) == (0, "")
     assert done.out.startswith("Run quickstart (simulated models)\n")
     assert re.search(r"last step +2 \(epoch 1\)\n", done.out)
     assert re.search(r"  target +\d+ calls", done.out)
     assert re.search(r"    selection +\d+ calls", done.out)
-    assert done.err == ""
     found = cli(trained, "status", "--json").json
     assert found["commit"] == git(trained, "rev-parse", "skillopt/quickstart")
     assert (found["run"], found["step"], found["simulated"]) == ("quickstart", 2, True)
@@ -359,11 +357,13 @@ def test_replay_makes_every_verdict_again(cli, finished, fresh, monkeypatch):
     assert (cli(fresh, "finish").code, "no verdict" in cli(fresh, "replay").out) == (0, True)
 
 
-def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
-    file = ".skillopt/quickstart/steps/0001.json"
+def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done, monkeypatch):
+    file, lines = (f".skillopt/quickstart/{name}" for name in ("steps/0001.json", "history.jsonl"))
     record = json.loads(Checkout(done).show(BRANCH, file))
-    verdict = record["decision"]
-    lost = {"a": 0.5}
+    start, step, *rest = map(json.loads, Checkout(done).show(BRANCH, lines).splitlines())
+    verdict, lost = record["decision"], {"a": 0.5}
+    places = step_places(open_reader(Globals({}, done)))  # trailers have no other action
+    monkeypatch.setattr("skillopt_ci.cli.show.step_places", lambda reader: places)
     for losses, changes, outcome in (
         ({}, {"gate": {**verdict["gate"], "standard_error": 0.5}}, "differs: "),
         (lost, {"gate": {**verdict["gate"]}}, "the same"),
@@ -374,9 +374,16 @@ def test_replay_finds_a_verdict_that_the_scores_do_not_support(cli, done):
         verdict.update(changes)
         verdict["gate"]["losses"] = losses
         Checkout(done).commit(file, json.dumps(record), branch=BRANCH)
+        step |= {key: verdict[key] for key in ("action", "score_before")} | {"reason": f"{changes}"}
+        text = "\n".join(map(json.dumps, (start, step, *rest)))
+        Checkout(done).commit(lines, text, branch=BRANCH)
         assert outcome in (found := cli(done, "replay")).out.splitlines()[2]
     assert found.code == ExitCode.USAGE
     assert "The records do not support the verdict on step 1." in found.err
     told = cli(done, "replay", "--json").json  # one object, as of every command that fails
     assert (told["error"]["type"], told["exit_code"]) == ("RepositoryError", ExitCode.USAGE)
     assert "differs: " in told["verdicts"][0]["replayed"]
+    for left, outcome in ([step | {"score_after": 1}], "says otherwise"), ([], "has no line"):
+        text = "\n".join(map(json.dumps, (start, *left, *rest)))
+        Checkout(done).commit(lines, text, branch=BRANCH)
+        assert outcome in cli(done, "replay", "--json").json["verdicts"][0]["replayed"]
