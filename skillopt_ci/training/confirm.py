@@ -26,15 +26,8 @@ from skillopt_ci.skill.regions import reading
 from skillopt_ci.stats import sign_test, wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import capitalized, plural, score, signed
+from skillopt_ci.training import plan
 from skillopt_ci.training.measure import Scores, worth
-from skillopt_ci.training.plan import (
-    all_solved,
-    boundary_due,
-    calls_left,
-    last_step,
-    plan_step,
-    sizes_of,
-)
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Checkout,
@@ -215,7 +208,7 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         return None
     if not (over or _epoch_ended(run, checkout)):
         return None
-    if run.config.schedule.slow_update == "inline" and boundary_due(run, checkout) is not None:
+    if run.config.schedule.slow_update == "inline" and plan.boundary_due(run, checkout) is not None:
         return None
     read = partial(run.ledger.read, checkout.commit)
     text = read(run.folder.confirmed_skill) or read(run.folder.initial_skill) or ""
@@ -258,27 +251,27 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
 def _epoch_ended(run: Run, checkout: ScoredCheckout) -> bool:
     """Whether the last step ended an epoch, which was not tested since."""
     state = checkout.state
-    following = plan_step(run.splits.train, run.config.train, state.step + 1, state)
+    following = plan.plan_step(run.splits.train, run.config.train, state.step + 1, state)
     tested = any(one.kind == "confirm" and one.step == state.step for one in checkout.history)
     return state.step > 0 and following.epoch != state.epoch and not tested
 
 
 def _allowed(run: Run, checkout: ScoredCheckout, *, over: bool) -> int:
     """The pairs that may be drawn by now; half of the run's pairs are kept for its end."""
-    state, sizes = checkout.state, sizes_of(run.config, run.splits)
+    state, sizes = checkout.state, plan.sizes_of(run.config, run.splits)
     by_now = run.config.evaluation.confirm * attempts_made(run, checkout) / 2  # attempts in a pair
-    steps = last_step(run.config, sizes, state, checkout.history, reopened=True)
+    steps = plan.last_step(run.config, sizes, state, checkout.history, reopened=True)
     in_all = by_now * steps / max(1, state.step)
     if not over:
         return int(by_now) - int(in_all / 2)
     # once all tasks are solved, no further step needs attempts
-    return int(max(by_now, in_all) if all_solved(run.config, sizes, state) else by_now)
+    return int(max(by_now, in_all) if plan.all_solved(run.config, sizes, state) else by_now)
 
 
 def _affordable(run: Run, checkout: ScoredCheckout) -> int:
     """The pairs that the budgets allow, at the calls per attempt so far."""
-    state, sizes = checkout.state, sizes_of(run.config, run.splits)
-    calls = calls_left(run.config, sizes, state, checkout.history, attempts=True)
+    state, sizes = checkout.state, plan.sizes_of(run.config, run.splits)
+    calls = plan.calls_left(run.config, sizes, state, checkout.history, attempts=True)
     for name in ("calls", "tokens", "cost_usd"):
         limit, spent = getattr(run.config.budget.step, name), getattr(state.usage, name)
         if limit is not None and spent:
@@ -329,7 +322,7 @@ async def _tested(
         record = recomputed(
             record.model_copy(update={"pairs": pairs, "draws": record.draws + size})
         )
-    scores.refuse_errors(limit, STAGE)
+    scores.finish(run, STAGE)
     return record
 
 

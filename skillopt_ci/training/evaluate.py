@@ -28,8 +28,7 @@ async def evaluate(
     None if an epoch's end changes nothing. If edits are rejected, reminders are decided separately.
     """
     record, skill = candidate.record, candidate.skill
-    config = run.config
-    evaluation = evaluation_of(config.evaluation, config.optimizer, record)
+    evaluation = evaluation_of(run.config.evaluation, run.config.optimizer, record)
     if isinstance(record, BoundaryRecord):
         if not record.changed:
             return None
@@ -44,7 +43,7 @@ async def evaluate(
             score_before=checkout.state.current.measurement.score,
             score_after=None,
         )
-    for_notes = evaluation_of(evaluation, config.optimizer, record, notes=True)
+    for_notes = evaluation_of(evaluation, run.config.optimizer, record, notes=True)
     if notes is not None and notes.alone:
         return await evaluate_text(run, checkout, skill, models, for_notes, notes_only=True)
     decision = await evaluate_text(run, checkout, skill, models, evaluation)
@@ -225,5 +224,5 @@ async def _roll_out(
                 ask = test.send(Scores(rollouts=rollouts).means())
         except StopIteration as done_with:
             outcome: Ending = done_with.value
-    taken.refuse_errors(limit, STAGE, len(outcome.asked) * each)
+    taken.finish(run, STAGE, len(outcome.asked) * each)
     return outcome, arrived

@@ -176,8 +176,9 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
     )
     summary = _summary(run, checkout, state, entry, sha256(texts["first"]), tests, trained)
     commits = run.ledger.log(checkout.commit, paths=(run.folder.history,))
-    seconds = sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
-    seconds += run.clock() - began
+    seconds = (
+        run.clock() - began + sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
+    )
     files = {run.folder.best_skill: texts["best"]} if promoted else {}
     event = RunEvent(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
     ended = record_events(run, checkout, event)

@@ -129,11 +129,11 @@ async def measure(
     ModelSetupError if the target refused every task of a ``baseline``, which would compare as 0.
     """
     runner, evaluation = models.runner, run.config.evaluation
-    each = run.config.rollout.attempts
-    run.observer(StageStarted(stage, len(tasks) * each))
+    requests = rounds(
+        ((task, attempt) for task in tasks), skill, stage, run.config.rollout.attempts
+    )
+    run.observer(StageStarted(stage, len(requests)))
     scores, empty = Scores(task.id for task in tasks), Counter[bool]()
-    refused, ungradable = Counter[str](), Counter[str]()
-    requests = rounds(((task, attempt) for task in tasks), skill, stage, each)
     async with aclosing(runner.stream(requests)) as rollouts:
         async for one in rollouts:
             scores.add(one)
@@ -141,28 +141,19 @@ async def measure(
             tools = any(message.role == "tool" for message in one.messages)
             if one.status is Status.SCORED and one.messages and not tools:  # else files may answer
                 empty[not one.messages[-1].content.strip()] += 1
-            if one.status is Status.REFUSED:
-                refused[one.reason] += 1
-            elif FAILS_GRADER in one.reason:
-                ungradable[one.reason] += 1
             run.observer(StageAdvanced(stage, one.task_id))
-    scores.refuse_errors(evaluation.max_error_rate, stage)
+    if baseline and 0 < scores.made.total() == scores.refused.total():
+        raise ModelSetupError(
+            f"model.target refused every {stage} task: {scores.refused.most_common(1)[0][0]}",
+            hint="Use a model with a longer context, shorten the tasks, or relax the filter.",
+        )
+    scores.finish(run, stage, above=0.0)
     if empty and not empty[False]:
         told = (
             f"All {empty[True]} answers of the target were empty. Check that it is a chat model or "
             "a command that prints answers. If it reasons, raise model.target.max_output_tokens."
         )
         run.observer(Note(told, level="warning"))
-    made = scores.made.total()
-    if baseline and 0 < made == refused.total():
-        raise ModelSetupError(
-            f"model.target refused every {stage} task: {refused.most_common(1)[0][0]}",
-            hint="Use a model with a longer context, shorten the tasks, or relax the filter.",
-        )
-    for bad, how in ((refused, "were refused"), (ungradable, "made their grader fail")):
-        for why, _ in bad.most_common(1):
-            told = f"{bad.total():,} of {made:,} attempts {how}, which scores 0. {capitalized(why)}"
-            run.observer(Note(told, level="warning"))
     found = scores.measurement(evaluation, skill, runner.caveat)
     score = found.score if stage == "selection" else found.hard  # tests decide nothing
     run.observer(StageFinished(stage, score_text(score, found.n)))
@@ -179,6 +170,7 @@ class Scores:
     def __init__(self, ids: Iterable[str] = (), rollouts: Iterable[Rollout] = ()) -> None:
         self.made: Counter[str] = Counter()
         self.failed: Counter[tuple[Status, str]] = Counter()
+        self.refused, self.ungraded = Counter[str](), Counter[str]()
         self._measured: dict[str, list[tuple[float, float]]] = {task: [] for task in ids}
         self._limits: Counter[str] = Counter()
         self.add(*rollouts)
@@ -193,6 +185,10 @@ class Scores:
                 self.failed[rollout.status, rollout.reason] += 1
             if rollout.limit is not None:
                 self._limits[rollout.limit.value] += 1
+            if rollout.status is Status.REFUSED:
+                self.refused[rollout.reason] += 1
+            elif FAILS_GRADER in rollout.reason:
+                self.ungraded[rollout.reason] += 1
 
     def refuse_errors(self, limit: float, stage: str, expected: int | None = None) -> None:
         """Raise TooManyErrors if a share above ``limit``, or everything, is unmeasured.
@@ -209,6 +205,16 @@ class Scores:
             f"(evaluation.max_error_rate is {limit:g}). Most often: {reasons.most_common(1)[0][0]}",
             hint="None of this is recorded. Every paid answer is kept: fix the cause, then rerun.",
         )
+
+    def finish(self, run: Run, stage: str, expected: int | None = None, above: float = 0.5) -> None:
+        """Refuse errors once all is made, and warn if a share ``above`` this scores 0 ungraded."""
+        self.refuse_errors(run.config.evaluation.max_error_rate, stage, expected)
+        made = self.made.total()
+        for bad, how in ((self.refused, "were refused"), (self.ungraded, "made their grader fail")):
+            if bad.total() > above * made:
+                why = capitalized(bad.most_common(1)[0][0])
+                told = f"{bad.total():,} of {made:,} {stage} attempts {how}, which scores 0. {why}"
+                run.observer(Note(told, level="warning"))
 
     def means(self, each: int = 1, tasks: Iterable[str] = ()) -> dict[str, tuple[float, float]]:
         """Mean (hard, soft) of ``tasks``, or all, that were measured with ``each`` attempts."""

@@ -295,7 +295,7 @@ async def compare_epochs(
 ) -> tuple[Pair, ...]:
     """Roll out a sample of training tasks under both skills; may raise TooManyErrors."""
     optimizer, train, each = run.config.optimizer, run.splits.train, run.config.rollout.attempts
-    observer, limit = run.observer, run.config.evaluation.max_error_rate
+    observer = run.observer
     observer(StageStarted("compare", 2 * min(optimizer.slow_update_samples, len(train)) * each))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
@@ -308,7 +308,7 @@ async def compare_epochs(
         async with siblings() as sides:
             before = sides.create_task(roll_out(earlier))
             after = sides.create_task(roll_out(current))
-        Scores(rollouts=(*before.result(), *after.result())).refuse_errors(limit, "comparison")
+        Scores(rollouts=(*before.result(), *after.result())).finish(run, "comparison")
         return before.result(), after.result()
 
     seed, policy = sampling_seed(run, epoch), optimizer.longitudinal_pair_policy

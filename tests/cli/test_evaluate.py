@@ -288,7 +288,7 @@ def test_an_evaluation_counts_the_answers_that_its_judge_cannot_grade(checkout):
     settings = overrides(judge, "scorer={type: rubric, rubric: Good}")
     done = in_process(checkout.folder, "eval", "skills/SKILL.md", *settings)
     assert done.returncode == 0, done.stderr
-    told = "8 of 8 attempts made their grader fail, which scores 0. The grader fails on this"
+    told = "8 of 8 test attempts made their grader fail, which scores 0. The grader fails on this"
     assert told in " ".join(done.stderr.split())
     assert "the judge gave no score twice: 'Very good!'" in " ".join(done.stderr.split())
 

@@ -93,14 +93,21 @@ def test_models_that_cannot_answer(checkout, command, provider, path, model, key
 
 
 def test_a_step_says_that_all_answers_were_empty(checkout, command, provider):
-    done = command(checkout, "step", *at(f"{provider}/silent"))
-    assert "All 8 answers of the target were empty. Check that it is a chat model" in done.stderr
+    told = command(checkout, "step", *at(f"{provider}/silent")).stderr
+    assert "All 8 answers of the target were empty. Check that it is a chat model" in told
 
 
 def test_a_step_says_how_many_attempts_were_refused_and_where_to_look(checkout, command, provider):
     told = command(checkout, "step", *at(f"{provider}/strict")).stderr
-    assert "2 of 8 attempts were refused, which scores 0. The content filter refused" in told
+    assert "2 of 8 selection attempts were refused, which scores 0. The content filter" in told
     assert "No selection task was solved. Look at an answer: `skillopt-ci trace " in told
+
+
+def test_a_step_says_that_most_attempts_were_refused(checkout, command, model_server):
+    lost, ends = (400, "Your input was flagged"), ("kind a", "kind b", "kind d")
+    model_server.trouble = lambda text: lost if RULES["a"] in text and text.endswith(ends) else None
+    done = command(checkout, "step", "-o", "evaluation.gate.early_stop=false")
+    assert done.stderr.count("6 of 8 selection attempts were refused, which scores 0.") == 1
 
 
 def test_three_tasks_only(checkout, command):
@@ -108,10 +115,8 @@ def test_three_tasks_only(checkout, command):
         lines = (checkout.folder / f"tasks/{split}.jsonl").read_text().splitlines()[:3]
         checkout.write(f"tasks/{split}.jsonl", "\n".join(lines))
     told = command(checkout, "check").stdout
-    assert "only 3 selection tasks" in told
+    assert all(f"only 3 {split} tasks" in told for split in ("training", "selection", "test"))
     assert "known to ±0.37 (95 %), with 20 to ±0.20" in told
-    assert "only 3 training tasks" in told
-    assert "only 3 test tasks" in told
 
 
 def know_it_all(checkout: Checkout) -> None:
@@ -119,18 +124,15 @@ def know_it_all(checkout: Checkout) -> None:
     checkout.git("commit", "--quiet", "-am", "Know it all")
 
 
-@pytest.mark.parametrize("word", ["step", "run", "until-candidate"])
+@pytest.mark.parametrize("word", ["step", "run", "step --until-candidate"])
 def test_a_bare_model_solves_everything(checkout, command, model_server, word):
     know_it_all(checkout)
-    words = ("step", "--until-candidate") if word == "until-candidate" else (word,)
-    done = command(checkout, *words)
-    assert done.returncode == 3
+    done = command(checkout, *word.split())
     assert "stopped: There is nothing to learn" in done.stderr
     assert "all measured selection tasks (8) are solved" in done.stderr
     assert "Put harder tasks" in done.stderr
-    assert model_server.optimizer_prompts == []
-    assert len(model_server.prompts) == 8
-    assert command(checkout, "plan").returncode == 3
+    assert (model_server.optimizer_prompts, len(model_server.prompts)) == ([], 8)
+    assert (done.returncode, command(checkout, "plan").returncode) == (3, 3)
 
 
 def test_solving_everything_stops_nobody_who_wants_it_shorter(checkout, command):
