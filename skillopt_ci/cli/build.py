@@ -27,7 +27,6 @@ from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.report import commits
 from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.sanitize import harmless_line
 from skillopt_ci.scorers.check import check_scorers
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, refuse_clashes
 from skillopt_ci.tasks.task import Splits, Task
@@ -35,7 +34,7 @@ from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.plan import KEPT, planned
 from skillopt_ci.training.review_comments import read_notes
 from skillopt_ci.training.run_context import Run, runner_parts
-from skillopt_ci.util import last_line, located, pick
+from skillopt_ci.util import located, pick
 
 # The configuration and the tasks.
 
@@ -69,25 +68,17 @@ def read_tasks(
             raise
     assert config.environment is not None  # noqa: S101 - the configuration has one of the two
     # Imported late: bridges are large, and few runs have one.
+    from skillopt_ci.environments import find  # noqa: PLC0415
     from skillopt_ci.environments.api import split_tasks  # noqa: PLC0415
-    from skillopt_ci.environments.find import loading_limit, open_environment  # noqa: PLC0415
 
-    with loading_limit(loading_seconds):
-        environment = open_environment(config.environment, root, environ)
-        atexit.register(_close, environment, Redactor(named_secrets(environ)))
+    with find.loading_limit(loading_seconds):
+        environment = find.open_environment(config.environment, root, environ)
+        atexit.register(find.close, environment, Redactor(named_secrets(environ)))
         named = {split: split_tasks(environment, split) for split in SPLIT_NAMES}
     refuse_clashes(named)
     if empty := " and ".join(name for name in SPLIT_NAMES[:2] if not named[name]):
         raise UsageError(f"environment: there are no {empty} tasks")
     return Splits(*named.values()), environment
-
-
-def _close(environment: Environment, redact: Redactor) -> None:
-    try:
-        environment.close()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the command has done its work
-        told = f"environment: {type(environment).__name__}.close raised {last_line(error)}"
-        sys.stderr.write(f"! warning: {harmless_line(redact(told))}\n")
 
 
 def not_checked_out(folder: Path, file: Path) -> bool:

@@ -189,10 +189,8 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
     }
     found: dict[tuple[EventKind, int], StepPlace] = {}
     for entry in reader.history:
-        if entry.kind not in ("step", "slow_update"):
-            continue
         key = (str(entry.step), entry.action, entry.skill_sha256, entry.kind == "slow_update")
-        if (commit := verdicts.get(key)) is None:
+        if entry.kind not in ("step", "slow_update") or (commit := verdicts.get(key)) is None:
             continue
         candidates = [
             sha for sha in commit.parents if facts.get(sha, {}).get("Skillopt-Action") == "proposed"

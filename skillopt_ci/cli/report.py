@@ -182,10 +182,9 @@ def trajectory(trace: AttemptTrace, redact: Redact) -> Trajectory:
 
 def _turns(trace: AttemptTrace, redact: Redact) -> Iterator[Turn]:
     for heading, text in islice(trace_lines(trace, whole=True), 1, None):
-        if heading == "system" or (heading, text) == ("result", "as said last"):
-            continue
-        kind = heading if heading in _KINDS else "tool"
-        yield Turn(kind, redact(heading), shortened(redact(text), _TEXT))
+        if heading != "system" and (heading, text) != ("result", "as said last"):
+            kind = heading if heading in _KINDS else "tool"
+            yield Turn(kind, redact(heading), shortened(redact(text), _TEXT))
 
 
 def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:

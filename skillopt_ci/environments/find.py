@@ -3,6 +3,7 @@
 import inspect
 import pkgutil
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -11,8 +12,10 @@ from typing import Any, TypeGuard
 
 from skillopt_ci.config.config import EnvironmentConfig, EnvironmentSpec
 from skillopt_ci.errors import UsageError
+from skillopt_ci.redaction import Redactor
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.util import did_you_mean, user_errors, user_object
+from skillopt_ci.sanitize import harmless_line
+from skillopt_ci.util import did_you_mean, last_line, user_errors, user_object
 
 #: The group of entry points under which packages offer environments.
 GROUP = "skillopt_ci.environments"
@@ -72,6 +75,14 @@ def open_environment(spec: EnvironmentSpec, root: Path, environ: Mapping[str, st
         )
     with user_errors(f"environment: {name} cannot be built:"):
         return found(options, root)
+
+
+def close(environment: Environment, redact: Redactor) -> None:
+    try:
+        environment.close()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - all work is done by then
+        told = f"environment: {type(environment).__name__}.close raised {last_line(error)}"
+        sys.stderr.write(f"! warning: {harmless_line(redact(told))}\n")
 
 
 def _is_environment(value: object) -> TypeGuard[type[Environment]]:

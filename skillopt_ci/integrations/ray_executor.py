@@ -20,8 +20,8 @@ from skillopt_ci.agents.builtin import AgentSolver
 from skillopt_ci.config.config import Config, Limits
 from skillopt_ci.config.rollout import HumanConfig, LocalExecutor, RayExecutor
 from skillopt_ci.confinement import whole_environment
+from skillopt_ci.environments import find
 from skillopt_ci.environments.api import require
-from skillopt_ci.environments.find import open_environment
 from skillopt_ci.errors import BudgetExhausted, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.model.budget import Meter
 from skillopt_ci.model.cache import UNCLAIMED, CallCache, answer_lines, call_key, import_lines
@@ -274,8 +274,8 @@ def _parts(parcel: Parcel, folder: Path, redact: Redactor, stack: AsyncExitStack
     keep_secrets(config, root, environ)
     environment = None
     if config.environment is not None:
-        environment = open_environment(config.environment, root, environ)
-        stack.callback(environment.close)
+        environment = find.open_environment(config.environment, root, environ)
+        stack.callback(find.close, environment, redact)
     parts = runner_parts(config, root, environ, environment)
     return replace(parts, cache_path=folder / "calls.sqlite", redact=redact)
 

@@ -88,10 +88,9 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
 
 def _tried(proposal: ProposalRecord, only: Collection[int] = ()) -> Iterator[str]:
     for number, edit in enumerate(proposal.applied_edits, start=1):
-        if only and number not in only:
-            continue
-        target = f" target={_quoted(edit.target)} →" if edit.target else ""
-        yield f"[{collapsed(edit.op)}]{target} {_quoted(edit.content)}"
+        if not only or number in only:
+            target = f" target={_quoted(edit.target)} →" if edit.target else ""
+            yield f"[{collapsed(edit.op)}]{target} {_quoted(edit.content)}"
     for told in proposal.suggestions:
         yield f"[{collapsed(told.type)}] {_quoted(told.title)} → {_quoted(told.instruction)}"
     if proposal.body_changed and proposal.mode == "full_rewrite_minibatch":

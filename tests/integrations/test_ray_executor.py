@@ -234,9 +234,11 @@ class TestWorker:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         monkeypatch.setenv("DEMO_KEY", WORKERS_KEY)
 
-    def test_answers_are_handed_over_and_nothing_stays(self, checkout, tmp_path):
-        handover = _made(_parcel(checkout))
-        assert handover.trouble == ""
+    def test_answers_are_handed_over_and_nothing_stays(self, checkout, tmp_path, capsys):
+        own = "class Items(a.Environment):\n tasks = lambda *_: []\n close = lambda _: {}['lost']\n"
+        checkout.write("own.py", f"import skillopt_ci.environments.api as a\n{own}")
+        handover = _made(_parcel(checkout, "environment=own.py:Items", "tasks=null"))
+        assert (handover.trouble, "Items.close raised" in capsys.readouterr().err) == ("", True)
         assert [json.loads(line).get("paid_by") for line in handover.answers] == [None, ""]
         assert list((tmp_path / f"skillopt-ci-{os.getuid()}").iterdir()) == []
 
@@ -281,11 +283,8 @@ class TestWorker:
         handover = _made(_parcel(checkout, limits=Limits(calls=0)))
         assert (len(handover.answers), handover.trouble) == (1, "")
 
-    def test_a_folder_that_is_not_there_is_its_trouble(self, checkout):
+    def test_a_folder_that_it_cannot_use_is_its_trouble(self, checkout, tmp_path):
         assert "nowhere" in _made(_parcel(checkout, "prompts=nowhere")).trouble
-
-    def test_a_folder_of_somebody_elses_is_not_used(self, checkout, tmp_path):
-        (tmp_path / f"skillopt-ci-{os.getuid()}").mkdir(mode=0o777)
         (tmp_path / f"skillopt-ci-{os.getuid()}").chmod(0o777)
         assert "somebody else" in _made(_parcel(checkout)).trouble
 
