@@ -107,11 +107,10 @@ def append_outputs(file: Path, outputs: Mapping[str, str], token: Callable[[], s
     """Write each output between delimiters made by ``token``, which must be unguessable."""
     with file.open("a", encoding="utf-8", newline="\n") as stream:
         for name, value in outputs.items():
-            if not value:
-                continue
-            while (delimiter := f"skillopt_{token()}") in value:
-                pass
-            stream.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+            if value:
+                while (delimiter := f"skillopt_{token()}") in value:
+                    pass
+                stream.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
 
 
 def command(name: str, text: str = "", **properties: str) -> str:

@@ -14,7 +14,7 @@ from skillopt_ci.cli.comment import Published, links_of, note_id, publish_run
 from skillopt_ci.cli.read import RunReader, open_reader, view
 from skillopt_ci.errors import ExitCode, InfrastructureError, SkilloptError, UsageError
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.client import Client, noting
+from skillopt_ci.github.client import Client, Refused, noting
 from skillopt_ci.github.comments import keep_comment, react, review_notes
 from skillopt_ci.github.pull_requests import find_own, merge_pull_request, why_paused
 from skillopt_ci.github.types import Reaction
@@ -195,7 +195,7 @@ def _command(job: Job, command: Command) -> JobOutcome:
             shown.append(_publish(job))
             try:
                 why = _paused(job)
-            except InfrastructureError as error:
+            except SkilloptError as error:
                 why = error.sentences  # no failure: the step is done
             if why:
                 raise _Paused(why)
@@ -267,11 +267,14 @@ class _Paused(SkilloptError):
 
 
 def _paused(job: Job) -> str:
-    """Why training must wait; empty if it may go on. InfrastructureError if GitHub says nothing."""
-    with suppress(UsageError):  # the command itself reports it
+    """Why training must wait; empty if it may go on. SkilloptError if GitHub does not say."""
+    try:
         if job.client is not None and (loaded := job.configured) is not None:
             ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
             return why_paused(job.client, f"skillopt/{loaded.config.run}", ledger.base)
+    except UsageError as error:  # the command itself reports it
+        if isinstance(error, Refused) and error.status not in (401, 403):  # these may not ask
+            raise
     return ""
 
 

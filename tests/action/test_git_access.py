@@ -26,21 +26,13 @@ def test_without_the_token_of_this_server_nothing_can_be_pushed(github_hub, tmp_
     assert git.attempt("push", "origin", "main:refs/heads/new").status != 0
 
 
-def test_the_token_pushes(github_hub, tmp_path):
-    env = as_environment(authorize(github_hub.url, "job"), {})
-    git = Git(clone(github_hub, tmp_path / "clone"), env)
-    assert git.attempt("push", "origin", "main:refs/heads/new").status == 0
-    assert "job" not in (git.folder / ".git" / "config").read_text(encoding="utf-8")
-
-
-def test_what_checkout_kept_is_not_sent_as_well(github_hub, tmp_path):
+def test_the_token_pushes_instead_of_what_checkout_kept(github_hub, tmp_path):
     folder = clone(github_hub, tmp_path / "clone")
-    Git(folder).run("config", f"http.{github_hub.url}/.extraheader", "Authorization: Basic b2xk")
     git = Git(folder, as_environment(authorize(github_hub.url, "job"), {}))
     assert git.attempt("push", "origin", "main:refs/heads/new").status == 0
-
-
-def test_without_a_token_there_is_nothing_to_say():
+    Git(folder).run("config", f"http.{github_hub.url}/.extraheader", "Authorization: Basic b2xk")
+    assert git.attempt("push", "origin", "main:refs/heads/newer").status == 0
+    assert "job" not in (folder / ".git" / "config").read_text(encoding="utf-8")
     assert authorize("https://github.com", "") == []
 
 

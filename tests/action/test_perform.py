@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from skillopt_ci.cli.init import make_repository
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.errors import ExitCode, InfrastructureError, UsageError
 from skillopt_ci.git.process import Git
-from skillopt_ci.github.client import Client
+from skillopt_ci.github.client import Client, Refused
 from skillopt_ci.redaction import HIDDEN
 from skillopt_ci.training.review_comments import read_notes
 from tests.conftest import SKILL, Checkout
@@ -309,11 +310,22 @@ def test_a_comment_is_told_that_github_failed(job, github_hub, failing, what, re
     assert [body.endswith("\n\n**Done.**") for body in github_hub.own_comments()] == [True]
 
 
-def test_a_run_ends_after_the_step_at_which_github_fell_silent(job, desk, log, github_hub):
-    desk.then = lambda: github_hub.fail("GET /pulls", 503, times=6)
+@pytest.mark.parametrize(
+    ("status", "trains"), [(301, False), (404, False), (401, True), (403, True)]
+)
+def test_only_a_token_that_may_not_ask_trains_unasked(job, github_hub, status, trains):
+    github_hub.fail("GET /pulls", status, headers={"Location": "/repositories/1"}, times=99)
+    with nullcontext() if trains else pytest.raises(Refused, match="not list pull requests"):
+        perform(job, Perform(Command.STEP))
+    assert bool(Git(job.folder).run("branch", "--list", "skillopt/*").text) == trains
+
+
+@pytest.mark.parametrize(("status", "told"), [(404, "GitHub would not"), (503, "could not")])
+def test_a_run_ends_after_the_step_without_an_answer(job, desk, log, github_hub, status, told):
+    desk.then = lambda: github_hub.fail("GET /pulls", status, times=6)
     outputs = perform(job, Perform(Command.RUN)).outputs
     assert (outputs.result, outputs.step) == ("done", "1")
-    assert "::notice title=Training waits::could not list pull requests" in log.getvalue()
+    assert f"::notice title=Training waits::{told} list pull requests" in log.getvalue()
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])

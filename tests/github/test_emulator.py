@@ -52,7 +52,8 @@ def pull(client: Client, head: str) -> int:
     return kept.number
 
 
-def test_the_token_has_an_account(client):
+def test_the_token_has_an_account_and_nobody_said_anything(client, pull):
+    assert review_notes(client, pull, SKILL) == ()
     assert client.login == "ada"
     assert (client.may_write("ada"), client.may_write("nobody")) == (True, False)
 
@@ -82,10 +83,6 @@ def test_the_check_is_kept(client, pull, head):
 def test_the_skill_is_read_from_a_commit(client, head):
     assert file_at(client, SKILL, head) == b"better"
     assert file_at(client, "none.md", head) is None
-
-
-def test_nobody_said_anything(client, pull):
-    assert review_notes(client, pull, SKILL) == ()
 
 
 def test_without_graphql_a_merge_is_withheld(client, pull, head):
