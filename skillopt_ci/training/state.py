@@ -440,7 +440,7 @@ def recharge(meter: Meter, candidate: Candidate) -> None:
 async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckout:
     """Record that a candidate is abandoned; its cost still counts for the run."""
     found, state = _read(run, commit), checkout.state
-    reason = "the branch changed under it"
+    reason = "the run moved on after it was proposed"
     run.observer(Note(f"Setting aside the candidate {commit[:10]}: {reason}"))
     usage, work = Usage(), f"step {state.step + 1}"
     if found is not None:

@@ -269,7 +269,7 @@ def test_reviewers_commit_sets_the_candidate_aside(checkout, in_flight):
     assert checkout.kinds() == ["start", "step", "measure", "set_aside", "step"]
     assert outcome.record.step == 2
     assert checkout.ref(CANDIDATE) == ""
-    aside = checkout.git("log", "--format=%H", "--grep=Set aside", BRANCH)
+    aside = checkout.git("log", "--format=%H", "--grep=Set aside.*: the run moved on", BRANCH)
     assert checkout.show(aside) == "# Other\n"
     assert checkout.git("rev-parse", f"{aside}^2") == in_flight
     assert checkout.history()[3].usage == cost
