@@ -144,7 +144,7 @@ def discover_command(settings: Globals) -> ExitCode:
         return ExitCode.USAGE
     if not found:
         nothing_to_do("Nothing here that agents read: `skillopt-ci init` writes a skill.")
-    untrained = [one.path for one in found if not one.runs]
+    untrained = next((harmless(one.path) for one in found if not one.runs), "")
     if untrained and not settings.json and settings.verbosity >= 0:
-        click.echo(f"\nTo train one: skillopt-ci init --skill {harmless(untrained[0])}")
+        click.echo(f"\nNo *skillopt.yaml trains {untrained}: skillopt-ci init --skill {untrained}")
     return ExitCode.DONE
