@@ -136,11 +136,10 @@ def _versions(run: RunView) -> Iterator[Version]:
     before = ""
     for entry in run.history:
         text = run.texts.get(entry.skill_sha256)
-        if text is None or entry.skill_sha256 == before:
-            continue
-        before = entry.skill_sha256
-        told = {"start": "at the start", "measure": f"by hand, {after_step(entry.step)}"}
-        yield Version(told.get(entry.kind) or event_name(entry).lower(), text, anchor(entry))
+        if text is not None and entry.skill_sha256 != before:
+            before = entry.skill_sha256
+            told = {"start": "at the start", "measure": f"by hand, {after_step(entry.step)}"}
+            yield Version(told.get(entry.kind) or event_name(entry).lower(), text, anchor(entry))
 
 
 def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[Recorded, int]:

@@ -482,8 +482,7 @@ def _replaced(proposal: ProposalRecord, skill: str, later: Collection[str]) -> I
     """Which applied edits, from 0, people or ``later`` steps have undone or made anew."""
     text = collapsed(skill)
     for number, edit in enumerate(proposal.applied_edits):
-        if edit.op == "delete" or not skill:
-            continue
-        lines = [collapsed(line) for line in edit.content.splitlines() if line.strip()]
-        if collapsed(edit.content) in later or not any(line in text for line in lines):
-            yield number
+        if skill and edit.op != "delete":
+            lines = [collapsed(line) for line in edit.content.splitlines() if line.strip()]
+            if collapsed(edit.content) in later or not any(line in text for line in lines):
+                yield number
