@@ -103,6 +103,7 @@ def test_what_takes_no_model_is_done_and_answered_in_the_thread(world):
         world.environ = {"DB_PASSWORD": "vertical bar with" if word == "diff" else "pass_word@9"}
         done = ask(world, f"/skillopt {word}")
         assert (done.code, done.outputs["result"]) == (0, "done"), done.log
+        assert ("page" in done.outputs) == (word == "report")
         assert done.summary.strip() in world.hub.own_comments()[-1]
         assert all(one in done.summary for one in (f"### <code>ledger</code>: {word}", said))
     tip = world.hub.bare.tip("skillopt/quickstart")
