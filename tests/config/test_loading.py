@@ -161,6 +161,7 @@ def test_a_path_with_backslashes_is_explained(complaint_with, path):
         ("{type: all, of: [{type: all, of: [4]}]}", "scorer.of.0.of.0: expected a mapping such as"),
         ("{type: weighted, of: [{type: f1}], weights: [1, 2]}", "scorer: 1 scorers but 2 weights"),
         ("{type: weighted, of: [{type: f1}, {type: f1}], weights: [1e308, 1e308]}", "at most 1.8"),
+        ("{type: weighted, of: [{type: f1}], weights: [0]}", "weights must be above 0"),
         ("{type: rubric, rubrik: x}", "did you mean 'rubric'?"),
     ],
 )
@@ -216,10 +217,6 @@ def test_a_key_in_clear_is_refused_and_not_repeated(complaint_with, override, sa
     assert "sk-secret" not in text
 
 
-def test_a_value_that_is_no_secret_is_shown(complaint_with):
-    assert "author_name: expected text, found 2048" in complaint_with("", "git.author_name=2048")
-
-
 @pytest.mark.parametrize("url", ["api.openai.com/v1", "file:///etc", "https://", "http://h\\n"])
 def test_an_address_must_be_one_of_the_web(complaint_with, url):
     assert "model.target.base_url: " in complaint_with("", f'model.target.base_url="{url}"')
@@ -229,7 +226,8 @@ def test_text_that_is_not_unicode_is_refused(complaint_with):
     assert "characters that are not Unicode" in complaint_with('prompts: "\\ud800"\n')
 
 
-def test_an_override_of_an_unknown_key_names_the_nearest(complaint_with):
+def test_an_override_that_is_wrong_is_shown_or_the_nearest_key(complaint_with):
+    assert "author_name: expected text, found 2048" in complaint_with("", "git.author_name=2048")
     assert complaint_with("", "train.bach_size=3") == (
         "-o train.bach_size: unknown key; did you mean 'batch_size'?"
     )

@@ -57,7 +57,10 @@ def test_a_stray_character_in_the_token_is_named_with_its_place():
     assert "job" not in repr(from_environ(ENVIRON))
 
 
-def test_a_workflow_s_token_speaks_for_the_bot(scene):
+def test_a_token_speaks_for_a_person_or_the_bot_and_is_asked_once(scene):
+    client = scene.client("pat")
+    assert (client.login, client.login) == ("ada", "ada")
+    assert scene.hub.requests == ["GET /user"]
     assert scene.client().login == "github-actions[bot]"
     scene.hub.tokens["app"] = "trainer[bot]"
     assert scene.client("app").login == "trainer[bot]"
@@ -65,19 +68,10 @@ def test_a_workflow_s_token_speaks_for_the_bot(scene):
     assert scene.client().login == "github-actions[bot]"
 
 
-def test_a_person_s_token_speaks_for_them_and_is_asked_once(scene):
-    client = scene.client("pat")
-    assert (client.login, client.login) == ("ada", "ada")
-    assert scene.hub.requests == ["GET /user"]
-
-
-def test_a_token_that_is_not_accepted_is_told_apart(scene):
+def test_a_token_that_is_not_accepted_and_a_hidden_repository_are_told_apart(scene):
     with pytest.raises(Refused, match="no longer valid") as caught:
         assert not scene.client("secret-and-wrong").login
     assert "secret-and-wrong" not in str(caught.value)
-
-
-def test_a_repository_that_is_hidden_is_not_found(scene):
     access = Access("octo/hidden", "job", scene.hub.url)
     with pytest.raises(NotFound, match="may not see it"):
         get_pull_request(connect(access), 1)

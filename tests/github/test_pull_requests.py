@@ -1,10 +1,12 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 
 import pytest
 from github_server import pulls
 from github_server.scene import SKILL, WANTED, Scene
 
+from skillopt_ci.github import pull_requests
 from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import NotFound, Refused, Unavailable
 from skillopt_ci.github.pull_requests import (
@@ -135,22 +137,26 @@ def test_a_lost_answer_does_not_open_two(scene, client):
     assert (keep_pull_request(client, WANTED).number, len(scene.hub.pulls)) == (1, 1)
 
 
-def test_jobs_at_the_same_time_open_one(scene):
+def test_jobs_at_the_same_time_open_one(scene, monkeypatch):
+    create, all_have_looked = pull_requests._create, Barrier(6, timeout=60)
+
+    def create_late(*asked):
+        all_have_looked.wait()
+        return create(*asked)
+
+    monkeypatch.setattr(pull_requests, "_create", create_late)
     scene.step()
     with ThreadPoolExecutor(6) as pool:
         kept = list(pool.map(lambda _: keep_pull_request(scene.client(), WANTED), range(6)))
     assert (len(scene.hub.pulls), {one.number for one in kept}) == (1, {1})
 
 
-def test_the_setting_that_forbids_it_is_named(scene, client):
+def test_a_branch_that_is_not_there_and_the_setting_that_forbids_it_are_named(scene, client):
+    with pytest.raises(Refused, match="head invalid"):
+        keep_pull_request(client, WANTED)
     scene.hub.actions_may_open = False
     scene.step()
     with pytest.raises(Refused, match="Allow GitHub Actions to create and approve"):
-        keep_pull_request(client, WANTED)
-
-
-def test_a_branch_that_is_not_there_is_named_in_the_refusal(client):
-    with pytest.raises(Refused, match="head invalid"):
         keep_pull_request(client, WANTED)
     with pytest.raises(NotFound, match="#7"):
         get_pull_request(client, 7)
