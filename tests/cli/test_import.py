@@ -177,14 +177,14 @@ UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
 )
 def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, options, reference):
     (asks,) = {"question", "prompt", "input"} & row.keys()
-    rows = [{**row, asks: f"{n}: {row[asks]}"} for n in range(8)]
+    rows = [{**row, "id": n, asks: f"{n}: {row[asks]}"} for n in range(8)]
     rows[0] |= {"answer": 0} if row.get("answer") in (1, "1", "2") else {}
     write(tmp_path, {"rows.json": rows})
     told = cli(tmp_path, "import", "rows.json", *options, "--json").json
     assert (told["lost"], told["scorer"]) == ([], {"type": "choice"})
     files = {split: f"tasks/{split}.jsonl" for split in ("train", "selection", "test")}
     loaded = load_splits(GivenSplits.model_validate(files), tmp_path).all
-    last = next(one for one in loaded if one.id == "rows-8")
+    last = next(one for one in loaded if one.id == "7")
     assert last.references == (reference,)
     assert last.messages[0].content.endswith("A. up\nB. down")
     assert last.messages[0].content.count("A. up") == 1

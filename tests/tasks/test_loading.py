@@ -113,7 +113,7 @@ def test_split_dir_is_read_as_skillopt_does(tmp_path, write):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (["train/a.json"], "has no folder val or selection or valid_seen"),
+        (["train/a.csv"], "has no folder val or selection or valid_seen"),
         (["train/a.txt"], "no .json"),
     ],
 )
