@@ -72,9 +72,8 @@ def test_a_token_that_is_not_accepted_and_a_hidden_repository_are_told_apart(sce
     with pytest.raises(Refused, match="no longer valid") as caught:
         assert not scene.client("secret-and-wrong").login
     assert "secret-and-wrong" not in str(caught.value)
-    access = Access("octo/hidden", "job", scene.hub.url)
     with pytest.raises(NotFound, match="may not see it"):
-        get_pull_request(connect(access), 1)
+        get_pull_request(connect(Access("octo/hidden", "job", scene.hub.url)), 1)
 
 
 def test_an_enterprise_server_has_its_api_in_folders(scene):

@@ -8,6 +8,7 @@ from skillopt_ci.model.types import Account, Usage
 from skillopt_ci.report import words
 from skillopt_ci.report.commits import candidate
 from skillopt_ci.report.terminal import log_row
+from skillopt_ci.report.view import extra_facts
 from skillopt_ci.text import score
 from skillopt_ci.training.replies import WireError, extract_json
 
@@ -150,7 +151,7 @@ def test_the_gist_names_the_notes_after_the_edits():
 
 def test_each_reminder_has_a_line_condensing_has_one_and_the_fate_of_notes_alone_is_told():
     notes = NotesRecord(proposed=1, added=("Look.",), appendix=("Both.",), consolidated_from=3)
-    told = list(words.reminders(proposal(notes=notes)))
+    told = [one.text for one in extra_facts(proposal(notes=notes)) if one.label == "reminder"]
     assert told == ["remind of “Look.”", "condense 3 reminders to 1"]
     notes = noting(refused=(evidence.RefusedNote(note="secret", reason="it is dark"),))
     told = words.refusal_lines(proposal(APPLIED, REFUSED, notes=notes, refused="it is new"))
