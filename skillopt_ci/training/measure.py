@@ -212,9 +212,8 @@ class Scores:
         made = self.made.total()
         for bad, how in ((self.refused, "were refused"), (self.ungraded, "made their grader fail")):
             if bad.total() > above * made:
-                why = capitalized(bad.most_common(1)[0][0])
-                told = f"{bad.total():,} of {made:,} {stage} attempts {how}, which scores 0. {why}"
-                run.observer(Note(told, level="warning"))
+                told = f"{bad.total():,} of {made:,} {stage} attempts {how}, which scores 0. "
+                run.observer(Note(told + capitalized(bad.most_common(1)[0][0]), level="warning"))
 
     def means(self, each: int = 1, tasks: Iterable[str] = ()) -> dict[str, tuple[float, float]]:
         """Mean (hard, soft) of ``tasks``, or all, that were measured with ``each`` attempts."""

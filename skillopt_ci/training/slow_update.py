@@ -157,10 +157,9 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
     for name, side in sides:
         shown, solved, made = side.telling, side.solved, len(side.attempts)
         verdict = "PASS" if solved else "FAIL"
-        if 0 < solved < 1:
-            verdict = f"PASS in {solved * made} of {made} attempts"
+        share = f" in {solved * made} of {made} attempts" if 0 < solved < 1 else ""
         answer = keep_ends([collapsed(shown.answer) or "(none)"], limit)[0]
-        facts.append(f"{name}: {verdict}, soft {side.soft:.2f}, answer {answer}")
+        facts.append(f"{name}: {verdict}{share}, soft {side.soft:.2f}, answer {answer}")
         if shown.failed and shown.reason:
             facts.append(f"{name} failure reason: {keep_ends([collapsed(shown.reason)], limit)[0]}")
     parts = [f"#### Task {collapsed(pair.task.id)}", fenced("\n".join(facts))]
@@ -295,7 +294,7 @@ async def compare_epochs(
 ) -> tuple[Pair, ...]:
     """Roll out a sample of training tasks under both skills; may raise TooManyErrors."""
     optimizer, train, each = run.config.optimizer, run.splits.train, run.config.rollout.attempts
-    observer = run.observer
+    observer, scores = run.observer, Scores()
     observer(StageStarted("compare", 2 * min(optimizer.slow_update_samples, len(train)) * each))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
@@ -308,11 +307,13 @@ async def compare_epochs(
         async with siblings() as sides:
             before = sides.create_task(roll_out(earlier))
             after = sides.create_task(roll_out(current))
-        Scores(rollouts=(*before.result(), *after.result())).finish(run, "comparison")
+        scores.add(*before.result(), *after.result())
+        scores.refuse_errors(run.config.evaluation.max_error_rate, "comparison")
         return before.result(), after.result()
 
     seed, policy = sampling_seed(run, epoch), optimizer.longitudinal_pair_policy
     pairs = await sample_pairs(train, optimizer.slow_update_samples, seed, policy, both)
+    scores.finish(run, "comparison")
     counts = Counter(pair.category for pair in pairs)
     changed = f"{counts[Category.IMPROVED]} fixed, {counts[Category.REGRESSED]} broken"
     observer(StageFinished("compare", f"{changed} of {plural(len(pairs), 'task')}"))

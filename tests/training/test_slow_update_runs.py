@@ -119,9 +119,7 @@ def test_memory_is_what_the_next_epochs_analysts_read(due, model_server):
     for used in (True, False):
         model_server.prompts.clear()
         due.step("train.num_epochs=3", f"optimizer.use_meta_skill={used}")
-        asked = model_server.optimizer_prompts
-        assert asked
-        assert all((MEMORY in prompt) is used for prompt in asked)
+        assert {MEMORY in prompt for prompt in model_server.optimizer_prompts} == {used}
 
 
 def test_guidance_is_no_business_of_a_steps_edits(due, model_server):
@@ -137,8 +135,7 @@ def test_guidance_is_no_business_of_a_steps_edits(due, model_server):
 
 def test_secret_in_the_guidance_is_refused(due, model_server):
     token = "ghp_" + "a1B2c3D4e5F6" * 3
-    model_server.guidance = f"- Use {token}."
-    model_server.memory = f"- It is {token}."
+    model_server.guidance, model_server.memory = f"- Use {token}.", f"- It is {token}."
     skill = due.show(BRANCH)
     due.end_epoch()
     assert due.show(BRANCH) == skill
@@ -161,14 +158,17 @@ def test_with_both_off_no_epoch_has_an_end(due):
     assert set(due.kinds()) == {"start", "step"}
 
 
-def test_broken_server_costs_no_epoch_its_end(due, model_server):
-    model_server.guidance, tip = RULE, due.ref(BRANCH)
+def test_broken_server_costs_no_epoch_its_end_and_refusals_are_told_once(due, model_server):
+    model_server.guidance, tip, told = RULE, due.ref(BRANCH), list[str]()
     model_server.trouble = lambda prompt: (500, "down") if "Item" in prompt else None
     with pytest.raises(TooManyErrors, match="comparison attempts"):
         due.end_epoch("cache.enabled=false")
     assert due.ref(BRANCH) == tip
-    model_server.trouble = lambda prompt: None
-    assert due.end_epoch() is not None
+    lost, policy = (400, "Your input was flagged"), "optimizer.longitudinal_pair_policy=changed"
+    model_server.trouble = lambda prompt: lost if "Item" in prompt else None
+    more = ("cache.enabled=false", policy, "optimizer.slow_update_samples=2")
+    assert due.end_epoch(*more, observer=lambda event: told.append(f"{event}")) is not None
+    assert [one.partition("'")[2][:8] for one in told if "were refused" in one] == ["16 of 16"]
 
 
 def test_few_errors_only_leave_out_their_pairs(due, model_server):
