@@ -218,7 +218,7 @@ def best_command(settings: Globals, output: Path | None) -> None:
 def replay_command(settings: Globals) -> None:
     """Recompute every verdict of the gate from the recorded scores, read from git alone.
 
-    Calls no model. Exits with 2 if a verdict does not follow from its scores.
+    Calls no model. Exits with 2 if a verdict contradicts its scores or `history.jsonl`.
     """
     reader = open_reader(settings)
     rows = [*_replayed(reader), *_replayed_confirmations(reader)]
