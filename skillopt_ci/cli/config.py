@@ -144,7 +144,7 @@ def discover_command(settings: Globals) -> ExitCode:
         return ExitCode.USAGE
     if not found:
         nothing_to_do("Nothing here that agents read: `skillopt-ci init` writes a skill.")
-    untrained = next((harmless(one.path) for one in found if not one.runs), "")
-    if untrained and not settings.json and settings.verbosity >= 0:
-        click.echo(f"\nNo *skillopt.yaml trains {untrained}: skillopt-ci init --skill {untrained}")
+    path = next((harmless(one.path) for one in found if not one.runs), "")
+    if path and not settings.json and settings.verbosity >= 0:
+        click.echo(f"\nNo [NAME.]skillopt.yaml trains {path}: skillopt-ci init --skill {path}")
     return ExitCode.DONE

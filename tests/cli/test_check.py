@@ -366,7 +366,7 @@ def test_skills_and_their_runs(cli, place, monkeypatch):
         "3      agents   invoices    skills/invoices/SKILL.md",
         "3      agents   letters     skills/letters/SKILL.md",
     ]
-    assert "No *skillopt.yaml trains AGENTS.md: skillopt-ci init --skill AGENTS.md" in done.out
+    assert "No [NAME.]skillopt.yaml trains AGENTS.md: skillopt-ci init --skill A" in done.out
     monkeypatch.setenv("COLUMNS", "40")
     assert "\ninvoices    skills/invoices/SKILL.md\n" in cli(place, "discover").out
 
