@@ -208,8 +208,8 @@ def slow_update_command(settings: Globals) -> None:
 
 
 @command()
-@click.argument("what", metavar="STEP_OR_WORDS")
-def revert_command(settings: Globals, what: str) -> None:
+@click.argument("what", metavar="STEP_OR_WORDS", nargs=-1, required=True)
+def revert_command(settings: Globals, what: tuple[str, ...]) -> None:
     """Take back a merged step, given by its number, or a single rule, given by words from it.
 
     One commit undoes the step's or the rule's change to the skill; other rules, later steps and
@@ -221,7 +221,7 @@ def revert_command(settings: Globals, what: str) -> None:
         if checkout.state is None:
             raise RepositoryError("There is nothing to take back: training has not started.")
         reader = RunReader(run.ledger, checkout.commit, checkout.state, checkout.history)
-        step, edit = _named(reader, what)
+        step, edit = _named(reader, " ".join(what))
         place = step_places(reader).get(("step", step))
         if place is None or not place.candidate:
             raise RepositoryError(
@@ -248,10 +248,9 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
     named = list(_matching(reader, merged, what))
     if len(named) != 1:
         gone = {one.step for one in reader.history if one.kind == "revert" and not one.edit}
-        left = [str(step) for step in dict(named) or merged if step not in gone]
-        known = ", ".join(left) or "none"
+        left = ", ".join(str(step) for step in dict(named) or merged if step not in gone) or "none"
         which = "several rules have these words" if named else "no merged step or rule matches"
-        raise UsageError(f"{what!r} does not name one change: {which} (merged steps: {known}).")
+        raise UsageError(f"{what!r} does not name one change: {which} (merged steps: {left}).")
     ((step, number),) = named
     if not number or len(rules(proposal := reader.step(step).proposal)) == 1:
         return step, 0
@@ -299,11 +298,9 @@ def _title(outcome: Outcome) -> str:
 
 
 def summary(outcome: Outcome, *, colour: bool = False) -> str:
-    if isinstance(outcome, StepOutcome):
-        verdict, decision = outcome.decision.verdict, outcome.decision
-        scores = "" if decision.score_after is None else f", {arrow(decision)}"
-    else:
-        verdict, scores = event_view(outcome.record).verdict, ""
+    verdict, scores = event_view(outcome.record).verdict, ""
+    if isinstance(outcome, StepOutcome) and outcome.decision.score_after is not None:
+        scores = f", {arrow(outcome.decision)}"
     shown = click.style(verdict, fg=verdict_style(verdict)) if colour else verdict
     return f"{_title(outcome)}: {shown}{scores}"
 

@@ -22,7 +22,7 @@ def revert(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
         monkeypatch.setenv("DEMO_KEY", "sk-demo-key")
         monkeypatch.setenv("GITHUB_ACTOR", "wen")
         capfd.readouterr()
-        return main(["revert", what]), capfd.readouterr().err
+        return main(["revert", *what.split(" ")]), capfd.readouterr().err
 
     return run
 
