@@ -9,7 +9,7 @@ from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.types import Asked, Attempt, ModelSaid, Step
+from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, Step
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
@@ -82,7 +82,10 @@ class ChatSolver:
         reply = await self.client.complete(request)
         said = Message("assistant", reply.text)
         yield ModelSaid(said, reply.usage)
-        yield Attempt((*request.messages, said), reply.text, trace=reply.trace, usage=reply.usage)
+        cut = Limit.TOKENS if reply.finish_reason == "length" else None
+        yield Attempt(
+            (*request.messages, said), reply.text, trace=reply.trace, limit=cut, usage=reply.usage
+        )
 
     def first_request(self, task: Task, skill: str, stage: str, attempt: int) -> ChatRequest:
         return ChatRequest(

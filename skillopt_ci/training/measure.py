@@ -138,8 +138,8 @@ async def measure(
         async for one in rollouts:
             scores.add(one)
             seen(one)
-            tools = any(message.role == "tool" for message in one.messages)
-            if one.status is Status.SCORED and one.messages and not tools:  # else files may answer
+            tools = any(message.role == "tool" for message in one.messages)  # files may answer
+            if one.status in (Status.SCORED, Status.LIMIT) and one.messages and not tools:
                 empty[not one.messages[-1].content.strip()] += 1
             run.observer(StageAdvanced(stage, one.task_id))
     if baseline and 0 < scores.made.total() == scores.refused.total():

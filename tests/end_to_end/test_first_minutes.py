@@ -24,7 +24,7 @@ class _Provider(Handler):
         if self.path == "/site/chat/completions":
             self._send(200, b"<!doctype html><title>Welcome</title>", "text/html")
         elif self.path == "/silent/chat/completions":
-            self._reply("")
+            self._reply("", "length" if "kind a" in str(body["messages"][1]) else "stop")
         elif self.path == "/short/chat/completions":
             self._error(400, "request (9704 tokens) exceeds the available context size (8192)")
         elif self.path == "/strict/chat/completions":
@@ -39,8 +39,8 @@ class _Provider(Handler):
         else:
             self._reply("ready")
 
-    def _reply(self, text: str) -> None:
-        choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    def _reply(self, text: str, ended: str = "stop") -> None:
+        choice = {"message": {"role": "assistant", "content": text}, "finish_reason": ended}
         self._send(200, json.dumps({"model": MODEL, "choices": [choice]}).encode())
 
     def _error(self, status: int, message: str) -> None:

@@ -67,7 +67,7 @@ def test_one_call_is_made_under_the_stage_and_attempt_that_were_asked_for():
     answer = Message("assistant", "hello!")
     assert (request.role, request.stage, request.attempt) == (Role.TARGET, "selection", 2)
     assert (asked, said) == (Asked(request.messages), ModelSaid(answer, Usage(calls=1)))
-    assert (found.response, found.n_turns, found.usage) == ("hello!", 1, Usage(calls=1))
+    assert (found.response, found.limit, found.usage) == ("hello!", None, Usage(calls=1))
     assert found.messages == (*request.messages, answer)
 
 
@@ -76,9 +76,9 @@ class Agent:
     """Tells how it came to its answer."""
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        return ChatReply("done", "stop", "agent", Usage(calls=1), trace="opened the file")
+        return ChatReply("done", "length", "agent", Usage(calls=1), trace="opened the file")
 
 
-def test_what_an_agent_tells_of_its_work_is_kept():
+def test_what_an_agent_tells_of_its_work_is_kept_and_that_it_was_cut_off():
     found = solve(Agent(), make_task("hello"), Workplace("rollout"))[-1]
-    assert (found.response, found.trace) == ("done", "opened the file")
+    assert (found.response, found.trace, found.limit) == ("done", "opened the file", "tokens")
