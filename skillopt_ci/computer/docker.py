@@ -103,7 +103,7 @@ class Engine:
         return done.stdout
 
     async def check(self) -> None:
-        """Raise ComputerUnavailable if it is missing or lacks our limits."""
+        """Raise ComputerUnavailable for lack of `docker` or a limit; else ComputerFailure."""
         if shutil.which("docker", path=self.environ.get("PATH", os.defpath)) is None:
             raise ComputerUnavailable(
                 "`rollout.computer.type: docker` needs the program docker, which is not installed.",
@@ -115,7 +115,7 @@ class Engine:
         except (ComputerFailure, ValueError) as error:
             fault = str(error)
         if fault:
-            raise ComputerUnavailable(
+            raise ComputerFailure(
                 f"No Docker engine answers: {fault}",
                 hint="Start it, set DOCKER_HOST, or choose another `rollout.computer.type`.",
             )
@@ -133,9 +133,8 @@ class Engine:
         try:
             await self.call("pull", "--quiet", "--", image, timeout=_PULL_PATIENCE)
         except ComputerFailure as error:
-            if not _NO_IMAGE.search(error.message):
-                raise
-            raise ComputerUnavailable(
+            missing = _NO_IMAGE.search(error.message)
+            raise (ComputerUnavailable if missing else ComputerFailure)(
                 f"Could not pull image {image}: {error.message}",
                 hint="Set `rollout.computer.image` to an image that the engine has or can pull.",
             ) from error
@@ -186,7 +185,7 @@ class Containers:
         try:
             asyncio.run(checked())
         except ComputerFailure as error:
-            raise ComputerUnavailable(error.message) from error
+            raise ComputerUnavailable(error.message, hint=error.hint) from error
 
     @asynccontextmanager
     async def open(self, spec: ComputerSpec) -> AsyncIterator[Computer]:

@@ -47,10 +47,6 @@ esac
     return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
 
 
-def checked(environ: dict[str, str]) -> None:
-    asyncio.run(Engine(environ).check())
-
-
 @pytest.mark.parametrize(
     ("lack", "why"),
     [
@@ -61,14 +57,16 @@ def checked(environ: dict[str, str]) -> None:
 )
 def test_an_engine_that_cannot_limit_is_refused(tmp_path, lack, why):
     with pytest.raises(ComputerUnavailable, match=why.replace("?", r"\?")):
-        checked(engine_with(tmp_path, ABLE | lack))
+        Containers(engine_with(tmp_path, ABLE | lack)).check()
 
 
 def test_no_engine(tmp_path):
     environ = engine_with(tmp_path, ABLE)
     (tmp_path / "bin/docker").write_text("#!/bin/sh\necho 'cannot connect' >&2; exit 1\n")
     with pytest.raises(ComputerUnavailable, match=r"No Docker engine answers.*cannot connect"):
-        checked(environ)
+        Containers(environ).check()
+    with pytest.raises(ComputerFailure, match=r"No Docker engine answers.*cannot connect"):
+        opened(environ, "image:1")  # in a run, the attempt is repeated: it may be restarting
 
 
 def test_no_program(tmp_path):
@@ -102,7 +100,7 @@ def test_an_image_is_needed():
 )
 def test_an_image_that_cannot_be_had(tmp_path, said, error):
     """What no registry has is the configuration's fault, a registry that fails is the world's."""
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=f"Could not pull image no/such:1: .*{said}"):
         opened(engine_with(tmp_path, ABLE, pulling=said), "no/such:1")
 
 
