@@ -140,8 +140,7 @@ class AttemptRunner:
 
     async def _tried(self, request: AttemptRequest) -> Rollout:
         # for a chat answer, the client has already retried, as `model.target.retries` says
-        retries = 0 if self._chats else self.settings.retries
-        failure = ""
+        failure, retries = "", 0 if self._chats else self.settings.retries
         for number in range(retries + 1):
             if number:
                 await self.sleep(backoff(number, None, self.draw))
@@ -151,6 +150,8 @@ class AttemptRunner:
                 except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
                     failure = error.message
                     self.record(events.TryFailed(failure))
+                    if (task := asyncio.current_task()) and task.cancelling():  # cleaning up failed
+                        raise asyncio.CancelledError from error
                     if isinstance(error, RequestTooLarge):
                         break
                 except GraderError as error:  # of the tool that makes the attempts
