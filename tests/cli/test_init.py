@@ -3,12 +3,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import click
+import forked
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -312,11 +312,9 @@ def test_each_of_several_runs_gets_a_job(tmp_path):
 
 def passes(folder: Path, *places: str) -> bool:
     """Whether the tests of ``folder`` pass, run as a person would who has no plugins."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *places]
     alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        command, cwd=folder, env=alone, capture_output=True, text=True, check=False
-    )
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *places]
+    done = forked.run(words, cwd=folder, env=alone)
     assert done.returncode == 0, done.stdout
     return True
 
