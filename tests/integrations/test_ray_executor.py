@@ -31,6 +31,8 @@ from skillopt_ci.training.run_context import Run
 from tests.conftest import Checkout, Workshop
 
 RAY = "rollout.executor={type: ray, cpus: 0.5}"
+#: Each worker takes seconds to start, and has one agent at a time.
+FEW = (RAY, "model.target.max_concurrency=2")
 WORKERS_KEY = "sk-workers-key"
 
 pytestmark = [
@@ -112,7 +114,7 @@ def test_nothing_that_a_worker_did_is_paid_for_by_this_process(workshop, model_s
 def test_what_agents_of_workers_did_makes_the_same_record(with_agents):
     checkout = with_agents("one", f'{KILL_WORKER}echo "${{MORTAL:-nobody}}" >> PLACE/workers\n')
     workers = checkout.folder.parent / "workers"
-    checkout.step(RAY)
+    checkout.step(*FEW)
     shared, made = checkout.trees(), Counter(shell_agent.made(checkout.folder))
     assert len(workers.read_text("utf-8").split()) == made.total() > 0
     assert "nobody" not in workers.read_text("utf-8")
@@ -127,7 +129,7 @@ def test_a_worker_that_is_killed_loses_nothing(with_agents, capsys):
     shared, alone = (with_agents(name, KILL_WORKER) for name in ("shared", "alone"))
     (shared.folder.parent / "kill").write_text("3", encoding="utf-8")
     notes: list[Event] = []
-    shared.step(RAY, observer=notes.append)
+    shared.step(*FEW, observer=notes.append)
     alone.step()
     assert not (shared.folder.parent / "kill").exists()
     assert Counter(shell_agent.made(shared.folder)) == Counter(shell_agent.made(alone.folder))
