@@ -138,7 +138,7 @@ async def measure(
         async for one in rollouts:
             scores.add(one)
             seen(one)
-            tools = any(message.role == "tool" for message in one.messages)  # files may answer
+            tools = any(m.tool_calls or m.role == "tool" for m in one.messages)  # files may answer
             if one.status in (Status.SCORED, Status.LIMIT) and one.messages and not tools:
                 empty[not one.messages[-1].content.strip()] += 1
             run.observer(StageAdvanced(stage, one.task_id))

@@ -262,15 +262,15 @@ def test_more_files_may_be_open_than_usual(checkout):
     assert json.loads(done.stdout)["skills"][0]["hard"] == 1.0, done.stderr
 
 
-def test_work_with_tools_needs_no_answer(checkout):
+@pytest.mark.parametrize(("does", "seconds"), [("true", 60), ("sleep 60", 0.5)])
+def test_work_with_tools_needs_no_answer(checkout, does, seconds):
     settings = overrides(
-        'rollout.solver={type: scripted, commands: ["true"]}',
-        "rollout.computer={type: unconfined}",
+        f"rollout={{computer: {{type: unconfined}}, limits: {{rollout_seconds: {seconds}}}}}",
+        f"rollout.solver={{type: scripted, commands: ['{does}']}}",
         'scorer={type: computer, command: "true"}',
     )
     done = in_process(checkout.folder, "eval", "skills/SKILL.md", *settings)
-    assert done.returncode == 0
-    assert "were empty" not in done.stderr
+    assert (done.returncode, "were empty" in done.stderr) == (0, False)
 
 
 #: A judge that can only grade an answer without digits.
