@@ -156,7 +156,7 @@ def reservations(measurement: Measurement | None) -> Iterator[str]:
     if limits := measurement.limits:
         parts = ", ".join(f"{count} by {limit}" for limit, count in limits.items())
         count = plural(sum(limits.values()), "attempt")
-        yield f"{count} ended at a limit and were graded as they were: {parts}."
+        yield f"{count} ended at a limit; what there was by then is graded: {parts}."
     if caveat := one_line(measurement.caveat, 300):
         yield caveat
 

@@ -188,7 +188,7 @@ def test_reservations_tell_both_numbers_the_commonest_reasons_limits_and_caveats
         measurement.model_copy(update={"limits": {"time": 2, "steps": 1}, "caveat": "Open house."})
     )
     assert tuple(told) == (
-        "3 attempts ended at a limit and were graded as they were: 2 by time, 1 by steps.",
+        "3 attempts ended at a limit; what there was by then is graded: 2 by time, 1 by steps.",
         "Open house.",
     )
 
