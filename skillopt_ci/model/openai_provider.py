@@ -83,7 +83,7 @@ def read_reply(body: bytes, request: ChatRequest, config: ModelRole) -> ChatRepl
         return ServerError(_STATUS_OF.get(code, 502), said, kind, usage=usage)
     if not message and not choice.get("finish_reason"):
         return told_error(completion, "choices", usage)
-    finish = choice.text("finish_reason") or "stop"
+    finish = choice.text("finish_reason").removeprefix("model_") or "stop"  # for Mistral's context
     if _FILTER.match(finish):
         raise ModelRefusal("The content filter ended the answer", usage=usage)
     if finish in _BROKEN_OFF:

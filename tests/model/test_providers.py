@@ -426,7 +426,7 @@ def test_what_a_filter_ends_is_a_refusal_that_was_paid_for(api, family):
 
 def test_an_answer_cut_at_the_limit_says_so(api, family):
     answers = {
-        "chat": {"choices": [{"message": {"content": "par"}, "finish_reason": "length"}]},
+        "chat": {"choices": [{"message": {"content": "par"}, "finish_reason": "model_length"}]},
         "responses": {
             "status": "incomplete",
             "incomplete_details": {"reason": "max_output_tokens"},
