@@ -140,7 +140,8 @@ class AttemptRunner:
 
     async def _tried(self, request: AttemptRequest) -> Rollout:
         # for a chat answer, the client has already retried, as `model.target.retries` says
-        failure, retries = "", 0 if self._chats else self.settings.retries
+        retries = 0 if self._chats else self.settings.retries
+        failure = ""
         for number in range(retries + 1):
             if number:
                 await self.sleep(backoff(number, None, self.draw))
@@ -150,8 +151,6 @@ class AttemptRunner:
                 except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
                     failure = error.message
                     self.record(events.TryFailed(failure))
-                    if (task := asyncio.current_task()) and task.cancelling():  # cleaning up failed
-                        raise asyncio.CancelledError from error
                     if isinstance(error, RequestTooLarge):
                         break
                 except GraderError as error:  # of the tool that makes the attempts
