@@ -216,9 +216,9 @@ def _command(job: Job, command: Command) -> JobOutcome:
     found = meaning(ended.exit_code)
     if (failed := ended.failure) is not None and ended.error is not None:
         announce(job.log, failed, ended.error, job.workspace)
-    said = ended.results
-    remarks = [one for told in said for one in told.get("findings", ()) if one["level"] != "ok"]
-    problems = [text for told in said for text in told.get("problems", ())]
+    results = ended.results
+    remarks = [one for each in results for one in each.get("findings", ()) if one["level"] != "ok"]
+    problems = [text for each in results for text in each.get("problems", ())]
     remarks += [{"level": "error", "text": text, "part": "configuration"} for text in problems]
     for one in remarks:
         job.log.annotate(one["level"], harmless(one["text"]), title=one["part"])

@@ -110,12 +110,9 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
     # the end that is due, then the steps and later ends, each with the number of its epoch
     ends = [] if due is None else [(due, forecast.epoch_end(due))]
-    steps = list[tuple[int, Calls]]()
-    for number in range(first, situation.total_steps + 1):
-        step = plan.plan_step(train, config.train, number, state)
-        steps.append((step.epoch, forecast.step(step)))
-        if step.is_last_of_epoch:
-            steps.append((step.epoch, forecast.epoch_end(step.epoch)))
+    numbers = range(first, situation.total_steps + 1)
+    plans = [plan.plan_step(train, config.train, number, state) for number in numbers]
+    steps = [work for step in plans for work in _works(forecast, step)]
     # an end that is due waits for its own schedule, or for a step in flight
     waits = config.schedule.slow_update == "scheduled"
     if candidate is not None:
@@ -151,6 +148,12 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         prices,
         tuple(_assumptions(supposed, sizes, [role for role in asked if not prices[role].known])),
     )
+
+
+def _works(forecast: counts.Forecast, step: plan.StepPlan) -> Iterator[tuple[int, Calls]]:
+    yield step.epoch, forecast.step(step)
+    if step.is_last_of_epoch:
+        yield step.epoch, forecast.epoch_end(step.epoch)
 
 
 def _assumptions(

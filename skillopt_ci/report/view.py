@@ -141,11 +141,8 @@ def event_view(record: StepRecord | BoundaryRecord, place: StepPlace = StepPlace
 
 
 def _measured(decision: Decision, measured: Measurement) -> Iterator[Fact]:
-    reused = (
-        ", not measured again: this text already has a score"
-        if decision.reused_from is not None
-        else ""
-    )
+    known = ", not measured again: this text already has a score"
+    reused = "" if decision.reused_from is None else known
     metric = say.with_pessimistic(decision.metric, measured)
     after = score_text(measured.score, measured.n)
     if measured.partial:
