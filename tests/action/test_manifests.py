@@ -123,6 +123,7 @@ def test_every_other_action_is_pinned_to_a_commit_and_no_checkout_leaves_a_token
 def test_what_trains_queues_and_is_never_cancelled(file):
     workflow = read(file)
     queue = workflow.get("concurrency") or workflow["jobs"]["command"]["concurrency"]
+    assert workflow["jobs"].get("command", {"cache-mode": "write"})["cache-mode"] == "write"
     assert "skillopt-train" in queue["group"]
     assert (queue["cancel-in-progress"], queue["queue"]) == (False, "max")
 
@@ -183,9 +184,8 @@ def test_a_pull_requests_head_is_never_checked_out():
     for file in EXAMPLES:
         assert "head.sha" not in file.read_text(encoding="utf-8")
     evaluate = steps(ROOT / "examples" / "workflows" / "evaluate.yml")
-    assert evaluate[0]["with"]["ref"] == (
-        "${{ github.event.pull_request.base.sha || github.event.merge_group.base_sha }}"
-    )
+    base = "${{ github.event.pull_request.base.sha || github.event.merge_group.base_sha }}"
+    assert evaluate[0]["with"]["ref"] == base
 
 
 def test_what_works_for_training_may_ask_whether_it_is_paused():

@@ -109,9 +109,8 @@ def test_what_touches_no_skill_and_merge_groups_get_the_required_check(github):
     only(github.fire("pull_request_target", payload))
     base = github.world.hub.bare.tip("main")
     group = {"head_sha": payload["pull_request"]["head"]["sha"], "base_sha": base}
-    _, job, _ = only(
-        github.fire("merge_group", {"action": "checks_requested", "merge_group": group})
-    )
+    asked = {"action": "checks_requested", "merge_group": group}
+    _, job, _ = only(github.fire("merge_group", asked))
     assert job.head == base
     assert checks(github) == [(group["head_sha"], "success")]
 
@@ -132,6 +131,7 @@ def test_comments_of_members_are_obeyed_and_only_what_trains_waits(github):
     assert (step.group, done.outputs["step"]) == ("skillopt-train-skillopt.yaml-", "1")
     name, asked, done = only(github.fire("issue_comment", comment("/skillopt status")))
     assert (name, asked.group) == (TRAINING, "skillopt-comment-3")
+    assert asked.restored in github.caches  # what the comment's step paid for
     assert done.outputs["result"] == "done", done.log
 
 

@@ -23,6 +23,8 @@ _NODE = ROOT / "node_modules" / ".bin" / "node"
 INSTALLED = (ROOT / "node_modules" / "@actions" / "expressions").is_dir()
 _CALL = re.compile(r"skillopt-ci/skillopt-ci/(\.github/workflows/\w+\.yml)@([0-9a-f]{40})")
 _LEVELS = ("none", "read", "write")
+#: Events that people without write access can cause: by default, their jobs only read the cache.
+_LOW_TRUST = ("issue_comment", "pull_request_target", "workflow_run")
 Json = dict[str, Any]
 
 
@@ -77,6 +79,8 @@ class Runner:
             assert inputs.keys() <= declared["inputs"].keys()
             assert secrets.keys() <= declared.get("secrets", {}).keys()
             inner = {"github": github, "inputs": inputs, "secrets": secrets, "needs": {}}
+            mode = job.get("cache-mode", "read" if event in _LOW_TRUST else "write")
+            inner["cache-mode"] = mode
             self._jobs(called, job["permissions"], inner, event, ran)
         return ran
 
@@ -94,6 +98,10 @@ class Runner:
                 for name, level in job["permissions"].items()
             )
             contexts = {**inner, "steps": {}, "status": "success"}
+            # a mode above the caller's would be refused
+            contexts["cache-mode"] = min(
+                job.get("cache-mode", "write"), inner["cache-mode"], key=_LEVELS.index
+            )
             if set(job.get("needs", "").split()) - contexts["needs"].keys():
                 continue
             if not self._holds(job.get("if", "success()"), contexts):
@@ -130,6 +138,8 @@ class Runner:
             if keys:
                 made.restored = keys[-1]
                 shutil.copytree(self.caches[made.restored], store)
+        elif name == "actions/cache/save" and contexts["cache-mode"] == "read":
+            pass  # a warning; the job goes on
         elif name == "actions/cache/save":
             kept = self.world.files / f"cache-{len(self.caches)}"
             shutil.copytree(store, kept)
