@@ -16,7 +16,7 @@ _RACE = re.compile(
     # another push is updating the same ref, or has just done so
     r"|unable to resolve reference|reference is missing but expected|reference does not exist"
 )
-_LOCKED = re.compile(r"(/[^'\n]+(?:\.lock|/packed-refs\.new))'?: File exists")
+_LOCKED = re.compile(r"(/[^'\n]+(?:\.lock|/packed-refs\.new))'?: File exists|lock references")
 #: Seconds between tries of a push that met a lock; a live git releases it long before the last.
 _LOCK_PAUSES = (0.5, 1, 2, 4, 8)
 #: A remote that has not listed its refs by then counts as unreachable.
@@ -183,8 +183,8 @@ def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
         return PushRefused(
             f"{remote!r} did not accept the push: git left a lock behind there\n{words}",
             hint="Nothing is lost, but the run cannot continue until it is gone. Where that "
-            f"repository is kept, see that no git is at work in it, then remove\n{lock[1]}\n"
-            "At a code host, its support can.",
+            "repository is kept, see that no git is at work in it, then remove\n"
+            f"{lock[1] or 'reftable/tables.list.lock'}\nAt a code host, its support can.",
         )
     if _RACE.search(words):
         return LostRace(

@@ -153,6 +153,8 @@ def test_words_of_a_hook_are_not_taken_for_a_network_failure():
     since_git_2_54 = "fatal: in 'preparing' phase, update aborted by the reference-transaction hook"
     refused = remote.push_error("origin", Exited(1, b"", since_git_2_54))
     assert (type(refused), "here or on the server" in str(refused)) == (PushRefused, True)
+    held = remote.push_error("origin", Exited(1, b"", "remote: error: cannot lock references"))
+    assert "then remove\nreftable/tables.list.lock\n" in held.hint
     for words in ("fatal: expected flush", "Operation too slow. Less", "signal 13 (Broken pipe)"):
         assert "the network or" in remote.fetch_error("origin", Exited(1, b"", words)).message
     error = remote.fetch_error("origin", Exited(128, b"", "fatal: the moon is full"))
