@@ -123,8 +123,7 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
             f"or {ledger.base}.",
             hint=hint,
         )
-    flying = candidate(ledger)
-    return RunReader(ledger, commit, state, folder.read_history(read), flying.sha if flying else "")
+    return RunReader(ledger, commit, state, folder.read_history(read), candidate(ledger))
 
 
 def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
@@ -218,11 +217,8 @@ def gather(reader: RunReader) -> RunView:
             if wanted <= texts.keys() or not reader.ledger.deepen(generations):
                 break
         except InfrastructureError:
-            click.echo(
-                f"warning: {reader.ledger.remote} cannot be read, and this clone is shallow: "
-                "older skill texts are missing",
-                err=True,
-            )
+            why = "cannot be read, and this clone is shallow: older skill texts are missing"
+            click.echo(f"warning: {reader.ledger.remote} {why}", err=True)
             break
         commits, texts = _commits_and_texts(reader)
         run = replace(run, places=step_places(reader))

@@ -240,9 +240,12 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
     places, facts = step_places(reader), "action score_before score_after"
-    told = {entry.step for entry in reader.history if entry.kind == "step"}
-    for lost in sorted({*range(1, reader.state.step + 1)} - told):
-        yield f"step {lost}", "gone", 0, "differs: it has no line in history.jsonl"
+    state, told = reader.state, {words.event_name(entry).lower() for entry in reader.history}
+    ends = filter(partial(reader.folder.read_boundary, reader.read), range(1, state.boundary + 1))
+    steps = (f"step {number}" for number in range(1, state.step + 1))
+    for name in (*steps, *(f"end of epoch {number}" for number in ends)):
+        if name not in told:
+            yield name, "gone", 0, "differs: it has no line in history.jsonl"
     for entry in reader.history:
         if entry.kind not in ("step", "slow_update"):
             continue
@@ -250,7 +253,9 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
         place = places.get((entry.kind, number), StepPlace())
         record = reader.step(number) if entry.kind == "step" else reader.boundary(number)
         name, whole = words.event_name(entry).lower(), record.decision
-        if whole is not None and pick(entry, facts) != pick(whole, facts):
+        made = record.proposal if isinstance(record, StepRecord) else record
+        skill = made.skill_after if whole and whole.stays else made.skill_before
+        if whole and (pick(entry, facts) != pick(whole, facts) or entry.skill_sha256 != skill):
             yield name, whole.verdict, whole.compared, "differs: history.jsonl says otherwise"
             continue
         for part, decision in (("", whole), (", its reminders", whole and whole.notes)):
@@ -278,6 +283,7 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
 
 def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
     last = 0 if reader.state.confirmed is None else reader.state.confirmed.tests
+    told = {(one.kind, one.action, one.tasks, one.skill_sha256) for one in reader.history}
     for test in range(1, last + 1):
         record = reader.folder.read_confirmation(reader.read, test)
         if record is None:
@@ -287,6 +293,8 @@ def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, 
         outcome = "the same" if found == record else f"differs: {found.action}, p={found.p_value}"
         if record.size is None:
             outcome = "not replayed: the test of an earlier version"
+        elif ("confirm", record.action, len(record.pairs), record.current) not in told:
+            outcome = "differs: history.jsonl has no line that says so"
         yield f"confirmation {test}", record.action, len(record.pairs), outcome
 
 

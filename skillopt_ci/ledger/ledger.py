@@ -424,11 +424,11 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
     return known or base_commit(ledger)
 
 
-def candidate(ledger: Ledger) -> history.Commit | None:
-    """The undecided candidate, if any, as far as this clone knows."""
+def candidate(ledger: Ledger) -> str:
+    """The undecided candidate as far as this clone knows; empty if there is none."""
     name = ledger.names.candidate
     commits = refs.read(ledger.git, name, *ledger.tracked(name).values())
-    return next((ledger.log(commit, limit=1)[0] for commit in commits.values()), None)
+    return next(iter(commits.values()), "")
 
 
 def resolve(ledger: Ledger, name: str) -> str | None:

@@ -235,10 +235,8 @@ def event_body(view: EventView, links: md.Links) -> str:
     record, why = view.record, "\n\n".join(view.reasoning)
     used = (view.used,) if view.record.usage.calls else ()
     rows, place = fact_cells((*view.gate, *view.work, *used)), view.place
-    named = (
-        ("candidate", place.candidate),
-        ("merge" if view.fate == "merged" else "verdict", place.verdict),
-    )
+    verdict = "merge" if view.fate == "merged" else "verdict"
+    named = (("candidate", place.candidate), (verdict, place.verdict))
     if where := ", ".join(f"{name} {links.commit(sha)}" for name, sha in named if sha):
         rows.append(("commits", where))
     return md.join(
@@ -297,11 +295,13 @@ def edit_parts(proposal: ProposalRecord) -> Iterator[str]:
     if not applied and proposal.body_changed and proposal.diff:
         yield md.block(proposal.diff, "diff", lines=2 * _DIFF_LINES)
     besides = [f"{fact.label}: {fact.text}" for fact in extra_facts(proposal)]
-    for number, edit in enumerate(proposal.edits, 1):
-        if edit.reason:
-            besides.append(f"refused: edit {number}: {edit.reason}")
-        elif not edit.applied:
-            besides.append(f"edit {number}: {say.edit_fate(edit)}: {say.edit_text(edit)}")
+    besides += [
+        f"refused: edit {number}: {edit.reason}"
+        if edit.reason
+        else f"edit {number}: {say.edit_fate(edit)}: {say.edit_text(edit)}"
+        for number, edit in enumerate(proposal.edits, 1)
+        if not edit.applied
+    ]
     yield _list("Also", (md.inline(told, 300) for told in besides))
 
 

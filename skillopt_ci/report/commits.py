@@ -9,14 +9,11 @@ from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
 from skillopt_ci.report import words as say
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
-from skillopt_ci.text import capitalized, plural, score, score_text
+from skillopt_ci.text import capitalized, names_text, plural, score, score_text
 from skillopt_ci.training.state import RunEvent
 
 _SIMULATED = "The models were simulated: these scores say nothing about a real model."
 _MOST_NAMES = 12
-
-#: A message's subject and its paragraphs, of which empty ones are left out.
-_Words = tuple[str, ...]
 
 
 def event(event: RunEvent, candidate: str | None) -> CommitText:
@@ -92,7 +89,7 @@ def base(base: str, skill: str) -> CommitText:
 
 def _text(
     record: HistoryEntry | StepRecord | BoundaryRecord,
-    words: _Words,
+    words: tuple[str, ...],
     facts: Mapping[str, str],
     skill: str,
     config: str,
@@ -119,7 +116,7 @@ def _text(
     return CommitText(subject, "\n\n".join(filter(None, paragraphs)), {**trailers, **(last or {})})
 
 
-def _measured(event: RunEvent) -> _Words:
+def _measured(event: RunEvent) -> tuple[str, ...]:
     measured, entry = event.state.current.measurement, event.entry
     why = entry.reason
     if entry.kind == "set_aside":
@@ -154,7 +151,7 @@ def _measured(event: RunEvent) -> _Words:
     )
 
 
-def _confirmation(entry: HistoryEntry) -> _Words:
+def _confirmation(entry: HistoryEntry) -> tuple[str, ...]:
     told = {
         "confirmed": ("Confirm", "The gain is confirmed: chance alone rarely shows one like it."),
         "refuted": ("Refute", "It is worse than the last confirmed one: see what it brought."),
@@ -173,7 +170,7 @@ def _confirmation(entry: HistoryEntry) -> _Words:
     )
 
 
-def _step(record: StepRecord, candidate: str | None) -> _Words:
+def _step(record: StepRecord, candidate: str | None) -> tuple[str, ...]:
     proposal, decision = record.proposal, record.decision
     assert decision is not None  # noqa: S101 - a step that is recorded was decided on
     did = "Merge" if decision.stays else "Revert"
@@ -197,7 +194,7 @@ def _step(record: StepRecord, candidate: str | None) -> _Words:
     )
 
 
-def _notes(record: StepRecord) -> _Words:
+def _notes(record: StepRecord) -> tuple[str, ...]:
     decision = record.decision and (record.decision.notes or record.decision)
     assert decision is not None  # noqa: S101 - see above
     return (
@@ -211,7 +208,7 @@ def _notes(record: StepRecord) -> _Words:
     )
 
 
-def _epoch_end(record: BoundaryRecord, candidate: str | None) -> _Words:
+def _epoch_end(record: BoundaryRecord, candidate: str | None) -> tuple[str, ...]:
     verdict: tuple[str, ...] = ()
     subject = f"End of epoch {record.epoch}: {record.gist}"
     if candidate is not None and (decision := record.decision) is not None:
@@ -248,7 +245,7 @@ def _evidence(record: BoundaryRecord) -> Iterator[str]:
 # The end of a run.
 
 
-def _finished(summary: Summary, seconds: float) -> tuple[_Words, dict[str, str]]:
+def _finished(summary: Summary, seconds: float) -> tuple[tuple[str, ...], dict[str, str]]:
     initial, best = (
         one.score if one.test is None else one.test.hard for one in (summary.initial, summary.best)
     )
@@ -306,12 +303,11 @@ def _list(heading: str, lines: Iterable[str]) -> str:
 
 
 def _flips(decision: Decision) -> str:
-    flips = []
-    for kind, tasks in (("Fixed", decision.fixed), ("Broken", decision.broken)):
-        shown = ", ".join(one_line(task, 40) for task in tasks[:_MOST_NAMES]) or "none"
-        rest = len(tasks) - _MOST_NAMES
-        flips.append(f"{kind}: {shown}{f' and {rest} more' if rest > 0 else ''}.")
-    return " ".join(flips)
+    fixed, broken = (
+        names_text([one_line(task, 40) for task in tasks], _MOST_NAMES)
+        for tasks in (decision.fixed, decision.broken)
+    )
+    return f"Fixed: {fixed}. Broken: {broken}."
 
 
 def _guidance(record: StepRecord) -> str:

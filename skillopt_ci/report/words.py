@@ -209,7 +209,8 @@ def edit_evidence(edit: EditRecord) -> str:
 def edit_fate(edit: EditRecord) -> str:
     if edit.reason:
         return f"refused because {edit.reason}"
-    return "applied" if edit.applied else edit.status.replace("_", " ")
+    why = edit.status.removeprefix("skipped_").replace("_", " ")
+    return "applied" if edit.applied else f"not applied ({why})"
 
 
 def headline(proposal: ProposalRecord) -> str:
@@ -273,9 +274,8 @@ def notes_verdict(proposal: ProposalRecord, decision: Decision) -> str:
 def refusal_lines(proposal: ProposalRecord, *, edits: bool = True) -> Iterator[str]:
     """One line per refusal of the guard, without the refused text, which is in the record."""
     yield from (f"a proposal: {one_line(reason, 200)}" for reason in proposal.screened)
-    for number, edit in enumerate(proposal.edits, start=1):
-        if edit.reason and edits:
-            yield f"edit {number}: {one_line(edit.reason, 200)}"
+    reasons = enumerate((edit.reason for edit in proposal.edits if edits), start=1)
+    yield from (f"edit {number}: {one_line(reason, 200)}" for number, reason in reasons if reason)
     if proposal.refused:
         yield f"the new document: {one_line(proposal.refused, 200)}"
     if proposal.notes is not None:

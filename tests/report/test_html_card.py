@@ -86,7 +86,7 @@ def test_what_attribution_did_in_runs_of_before_is_told_in_words():
         op="delete", target="y", status="applied_delete", source_type="attribution", support_count=0
     )
     told = card(step(edits=(lost, harmful)))
-    assert "append · skipped race" in told
+    assert "append · not applied (race)" in told
     assert "delete · applied · did harm, by all that was measured" in told
 
 

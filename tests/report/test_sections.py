@@ -176,7 +176,7 @@ def test_what_was_not_applied_is_told_with_its_reason():
     missing = EditRecord(op="replace", target="gone", status="skipped_target_not_found")
     refused = EditRecord(op="append", content="answer 42", status="refused", reason="gives it away")
     text = parts(missing, refused, edit("append", content="new"))
-    assert "- edit 1: skipped target not found: replace “gone” by “” (seen in 1 failed" in text
+    assert "- edit 1: not applied (target not found): replace “gone” by “” (seen in" in text
     assert ("**Edit 3**" in text, "**Edit 1**" in text, "answer 42" in text) == (True, False, False)
     assert "- refused: edit 2: gives it away" in text
 

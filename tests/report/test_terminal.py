@@ -39,7 +39,7 @@ def test_every_edit_tells_what_became_of_it(make_record, make_proposal, make_edi
     edits = (make_edit(), make_edit(op="delete", target="x", status="skipped_protected_region"))
     rows = dict(rows_in_full(event_view(make_record(proposal=make_proposal(edits=edits)))))
     assert rows["edit 1"].startswith("applied: add “Be kind”")
-    assert rows["edit 2"].startswith("skipped protected region: drop “x”")
+    assert rows["edit 2"].startswith("not applied (protected region): drop “x”")
 
 
 def test_patterns_and_what_could_not_be_measured_are_named(make_record, make_proposal):

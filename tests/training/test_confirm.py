@@ -144,6 +144,9 @@ def test_a_truly_better_skill_is_confirmed_by_attempts_that_nothing_used(checkou
     tie = found.pairs[0].model_copy(update={"confirmed": 1.0})
     forged = found.model_copy(update={"pairs": (tie, *found.pairs[1:])})
     assert recomputed(forged) != forged
+    checkout.commit(RunFolder("demo").history, "", branch=BRANCH)
+    (row,) = _replayed_confirmations(open_reader(Globals({}, checkout.folder)))
+    assert row[3] == "differs: history.jsonl has no line that says so"
     # records of earlier versions, which bet on the pairs, can be read
     old = found.model_copy(update={"size": None, "p_value": None, "e_value": 48.2})
     checkout.commit(RunFolder("demo").confirmation(1), document(old), branch=BRANCH)
