@@ -212,7 +212,7 @@ def _check_plan(
     last = plan.last_step(config, sizes, state, history, reopened=edited)
     whole = plan.total_steps(sizes.train, config.train, state)
     steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
-    told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows"
+    told = f"{steps} in {epochs}" if last == whole else f"about {steps}, as the budget allows now"
     then = None
     if state is not None:
         coming = upcoming(config, sizes, state, history, edited=edited)
@@ -466,12 +466,8 @@ def _check_model(
         program = role.program[0].replace("{root}", str(root.resolve()))
         path = shutil.which(program, path=environ.get("PATH", os.defpath))
         if path is None:
-            yield Finding(
-                part,
-                "error",
-                f"the program {program} is not found\nInstall it so that it is in PATH, or name "
-                f"its full path in {part}.command.",
-            )
+            remedy = f"Install it so that it is in PATH, or name its full path in {part}.command."
+            yield Finding(part, "error", f"the program {program} is not found\n{remedy}")
             return
         where = f"{where}: {path}"
     if role.preset.protocol == "messages" or (role.azure and role.azure.auth != "key"):

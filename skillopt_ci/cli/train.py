@@ -418,9 +418,11 @@ def estimate_command(settings: Globals) -> None:
         click.echo("Nothing is left to do, and nothing to pay for.")
         return
     parts = (found.step, found.epoch, found.rest) if settings.verbosity >= 0 else (found.rest,)
-    used, limits = (spent.calls, spent.tokens, spent.cost_usd or 0), run.config.budget.run
-    most = (limits.calls, limits.tokens, limits.cost_usd)
-    left = [math.inf if one is None else max(0, one - n) for one, n in zip(most, used, strict=True)]
+    left = [
+        math.inf if limit is None else max(0, limit - (getattr(spent, name) or 0))
+        for name, limit in run.config.budget.run
+        if name != "minutes"
+    ]
     for part in [one for one in parts if one.stages]:
         title, rows = capitalized(part.name), terminal.part_rows(part, left)
         # a narrow terminal goes without these, but not without stage and cost

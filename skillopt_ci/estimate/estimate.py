@@ -129,7 +129,8 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     before = [*begin, *([] if waits else (calls for _, calls in ends)), *tests]
     upcoming = [*before, steps[0][1]] if steps else []
     prices = tariffs(config.model)
-    if works or not finished(checkout.history):
+    # a run that has nothing to learn ends without its tests
+    if situation.total_steps and (works or not finished(checkout.history)):
         again = earlier_tests(run, checkout.commit) is not None
         works += [_confirmation(run, checkout, works), forecast.finish(again=again)]
 
@@ -139,7 +140,7 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
 
     # `step` leaves a scheduled end, and so the tests, to `slow-update`, unless it is in flight
     last = [*begin, _confirmation(run, checkout, ())] if waits and due is not None else works
-    rest = part("rest of the run", works)
+    rest = part(f"rest of the run, up to step {situation.total_steps}", works)
     asked = dict.fromkeys(one.account.role for one in rest.stages)
     return Estimate(
         part("next step", upcoming or last),
@@ -160,6 +161,7 @@ def _assumptions(
     assumed: counts.Assumed, sizes: Mapping[Account, CallSize], unpriced: Sequence[str]
 ) -> Iterator[str]:
     yield "Cached answers cost nothing. The most assumes that every question is asked twice."
+    yield "With a budget, the number of steps is planned again after each, by what calls cost."
     yield f"Assumed: the target solves {percent(assumed.solved)} of the tasks, more with each step."
     yield f"Assumed: the gate accepts {percent(assumed.accepted)} of the candidates."
     if (most := assumed.calls.high) > 1:

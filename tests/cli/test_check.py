@@ -283,7 +283,7 @@ def test_the_plan_of_a_budget_is_told(fresh, limit):
     text = file.read_text().partition("\ntrain:\n")[0]
     file.write_text(f"{text}\nbudget: {{run: {{{limit}}}}}\n")
     (plan,) = (one for one in look(fresh) if one.part == "plan")
-    assert plan.text.startswith("about 2 steps, as the budget allows")
+    assert plan.text.startswith("about 2 steps, as the budget allows now")
     assert plan.text.endswith("a step makes up to 10 edits")
     file.write_text(file.read_text().replace(limit, f"{limit.partition(' ')[0]} 0"))
     assert any("than the budget allows" in text for text in warnings(look(fresh)))

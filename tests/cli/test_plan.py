@@ -139,7 +139,7 @@ def test_the_likely_calls_of_a_run_are_those_that_it_makes(cli, tmp_path, name):
 def test_nothing_changes_and_nothing_is_asked(cli, untrained, monkeypatch):
     done = cli(untrained, "estimate")
     assert done.code == 0
-    for words in ("Next step", "Rest of the run", "simulated, costs nothing", "Simulated models "):
+    for words in ("Next step", "run, up to step 2", "simulated, costs nothing", "Simulated "):
         assert words in done.out
     assert cli(untrained, "status").code == 2  # the run has not started
     whole = cli(untrained, "estimate", "--json", "-o", "train.batch_size=1000").json

@@ -133,6 +133,8 @@ def test_a_bare_model_solves_everything(checkout, command, model_server, word):
     assert "Put harder tasks" in done.stderr
     assert (model_server.optimizer_prompts, len(model_server.prompts)) == ([], 8)
     assert (done.returncode, command(checkout, "plan").returncode) == (3, 3)
+    tested = ("-o", "evaluation.eval_test=true")
+    assert "nothing to pay for" in command(checkout, "estimate", *tested).stdout
 
 
 def test_solving_everything_stops_nobody_who_wants_it_shorter(checkout, command):
