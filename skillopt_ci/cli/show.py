@@ -60,9 +60,10 @@ def status_command(settings: Globals) -> None:
     rows = [("at work", other)] if at_work else []
     why = "a part of it was taken back" if taken_back(reader.history) else "it was changed by hand"
     first = f"measure the skill again, since {why}; then " if reader.edited else ""
-    if what:
+    if flying:
         rows += [
             ("in flight", f"{what}: its candidate {commit[:10]} waits to be measured"),
+            ("used by it", f"{words.usage_text(flying.record.usage)}; not counted in `used` yet"),
             ("next", f"{first}the verdict on it, by `step` or `run`"),
         ]
     elif coming is not None:
