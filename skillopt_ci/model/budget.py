@@ -381,9 +381,7 @@ class BudgetedClient:
 
     def _book(self, request: ChatRequest, reported: Usage) -> Usage:
         usage = self._priced(request, reported)
-        listed = (
-            self._priced(request, replace(reported, cost_usd=None)) if reported.cost_usd else usage
-        )
+        listed = self._priced(request, replace(reported, cost_usd=None))
         self._expectation.learn(request, usage, (usage.cost_usd or 0.0) - (listed.cost_usd or 0.0))
         self.meter.charge(Account(request.role, request.stage), usage)
         self.meter.observe(CallPaid(usage.tokens, usage.cost_usd))

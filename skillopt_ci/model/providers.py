@@ -159,8 +159,8 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
         prompt_tokens=prompt,
         # Gemini and xAI count reasoning only in the total.
         completion_tokens=max(said_tokens, told.number("total_tokens") - prompt),
-        cached_tokens=asked.number("cached_tokens") or beside or read,
-        cache_write_tokens=asked.number("cache_write_tokens") or written,
+        cached_tokens=min(asked.number("cached_tokens") or beside or read, prompt),
+        cache_write_tokens=min(asked.number("cache_write_tokens") or written, prompt),
         reasoning_tokens=said.number("reasoning_tokens", "thinking_tokens"),
         # OpenRouter charges nothing for an empty answer; servers without prices always say 0.
         cost_usd=cost if cost or not said_tokens else None,

@@ -217,7 +217,7 @@ def read(ask: Any, content: bytes) -> ChatReply:
     ("more", "tokens", "cached", "cost"),
     [
         ({"prompt_cache_hit_tokens": 60}, 150, 60, None),
-        ({"cached_tokens": 60}, 150, 60, None),
+        *(({"cached_tokens": 60}, 150, 60, None), ({"cached_tokens": 900}, 150, 100, None)),
         ({"prompt_tokens_details": None, "prompt_cache_hit_tokens": None}, 150, 0, None),
         ({"cost": 0.0125}, 150, 0, 0.0125),
         *(({"cost": 0}, 150, 0, None), ({"completion_tokens": 0, "cost": 0}, 100, 0, 0)),
