@@ -155,8 +155,8 @@ def reservations(measurement: Measurement | None) -> Iterator[str]:
         )
     if limits := measurement.limits:
         parts = ", ".join(f"{count} by {limit}" for limit, count in limits.items())
-        count = plural(sum(limits.values()), "attempt")
-        yield f"{count} ended at a limit; what there was by then is graded: {parts}."
+        of = f"Of the attempts at {plural(len(measurement.asked), 'task')}, {sum(limits.values())}"
+        yield f"{of} ended at a limit; what there was by then is graded: {parts}."
     if caveat := one_line(measurement.caveat, 300):
         yield caveat
 
