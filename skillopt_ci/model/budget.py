@@ -108,10 +108,10 @@ def _cached(usage: Usage) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Share:
-    """The usage charged to one piece of work; ``target``: it asked our client for the target."""
+    """The usage of one piece of work, and whether that called the target through our client."""
 
     charged: Usage = field(default_factory=Usage)
-    target: bool = False
+    called_target: bool = False
 
 
 _SHARE: ContextVar[Share | None] = ContextVar("share", default=None)
@@ -175,7 +175,7 @@ class Meter:
         self._dollars += usage.cost_usd or 0.0
         if (share := _SHARE.get()) is not None:
             share.charged += usage
-            share.target |= account.role == Role.TARGET
+            share.called_target |= account.role == Role.TARGET
 
     def book(self, account: Account, usage: Usage) -> None:
         """Charge what a stopped command paid for."""
@@ -184,7 +184,7 @@ class Meter:
 
     def reuse(self, role: str) -> None:
         if (share := _SHARE.get()) is not None:
-            share.target |= role == Role.TARGET
+            share.called_target |= role == Role.TARGET
 
     @contextmanager
     def lent(self, parts: int) -> Iterator[Limits]:
@@ -221,7 +221,7 @@ class Meter:
             _SHARE.reset(token)
             if whole is not None:
                 whole.charged += share.charged
-                whole.target |= share.target
+                whole.called_target |= share.called_target
 
     def accounts(self) -> Accounts:
         return dict(sorted(self._accounts.items()))
@@ -261,6 +261,7 @@ class Meter:
         return None
 
     def _readings(self) -> Iterator[tuple[str, str, float, float, float]]:
+        """Scope, name, limit, usage and expected usage of calls in flight, for each limit set."""
         lent, under_way = sum(self._lent, Usage()), _amounts(total(self._in_flight))
         for scope, limits in self._limits.items():
             if limits == Limits():

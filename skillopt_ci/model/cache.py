@@ -139,7 +139,7 @@ class CacheFile:
     #: The file's name in messages, the SQL of its tables, and the table with ``paid_by``.
     _name: ClassVar[str]
     _tables: ClassVar[str]
-    _paid: ClassVar[str]
+    _paid_table: ClassVar[str]
 
     def __init__(
         self, path: Path, observe: Observer = silent, *, patience: float = _BUSY_SECONDS
@@ -195,11 +195,11 @@ class CacheFile:
         """Whether ``scope`` is the payer; an unclaimed row becomes its own."""
         if paid_by != UNCLAIMED:
             return paid_by == scope
-        query = f"UPDATE {self._paid} SET paid_by = ? WHERE key = ? AND paid_by = ?"  # noqa: S608
+        query = f"UPDATE {self._paid_table} SET paid_by = ? WHERE key = ? AND paid_by = ?"  # noqa: S608
         return self._execute(query, scope, key, UNCLAIMED).rowcount > 0
 
     def paid(self, scope: str) -> Usage:
-        query = f"SELECT CAST(usage AS BLOB) FROM {self._paid} WHERE paid_by = ?"  # noqa: S608
+        query = f"SELECT CAST(usage AS BLOB) FROM {self._paid_table} WHERE paid_by = ?"  # noqa: S608
         paid = Usage()
         for (usage,) in self._execute(query, scope).fetchall():
             with suppress(ValueError):  # damaged, or from another version
@@ -208,11 +208,11 @@ class CacheFile:
 
     def scopes(self, run: str) -> set[str]:
         """The scopes of ``run`` that paid for something."""
-        query = f"SELECT DISTINCT paid_by FROM {self._paid}"  # noqa: S608
+        query = f"SELECT DISTINCT paid_by FROM {self._paid_table}"  # noqa: S608
         return {name for (name,) in self._execute(query).fetchall() if name.startswith(f"{run}/")}
 
     def rename(self, scope: str, new: str) -> None:
-        self._execute(f"UPDATE {self._paid} SET paid_by = ? WHERE paid_by = ?", new, scope)  # noqa: S608
+        self._execute(f"UPDATE {self._paid_table} SET paid_by = ? WHERE paid_by = ?", new, scope)  # noqa: S608
 
     def close(self) -> None:
         self._connection.close()
@@ -258,7 +258,7 @@ class CachedCall:
 
 class CallCache(CacheFile):
     _name = "The call cache"
-    _paid = "calls"
+    _paid_table = "calls"
     _tables = """
 CREATE TABLE IF NOT EXISTS calls (
     key TEXT PRIMARY KEY,

@@ -26,8 +26,8 @@ from skillopt_ci.model.types import (
 from skillopt_ci.progress import Note, Observer, silent
 from skillopt_ci.util import lasting_import
 
-#: Servers' names for the limit of output tokens.
-_LIMITS = ("max_completion_tokens", "max_tokens")
+#: Servers' two names for the limit of output tokens, each with the other.
+_LIMITS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -140,15 +140,15 @@ def no_answer(reply: ChatReply) -> TransientFailure:
 
 def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
     """The usage of one call in any protocol; estimated from the texts if none is reported."""
-    asked = told.at("prompt_tokens_details") or told.at("input_tokens_details")
-    said = told.at("completion_tokens_details") or told.at("output_tokens_details")
+    of_prompt = told.at("prompt_tokens_details") or told.at("input_tokens_details")
+    of_answer = told.at("completion_tokens_details") or told.at("output_tokens_details")
     read, written = map(told.number, ("cache_read_input_tokens", "cache_creation_input_tokens"))
     # Anthropic does not include these in the prompt's tokens; LiteLLM does, in `prompt_tokens`.
     prompt = told.number("prompt_tokens") or told.number("input_tokens") + read + written
     counts = map(told.money, ("completion_tokens", "output_tokens", "total_tokens"))
     if not prompt or all(count is None for count in counts):
         return estimated_usage(request.messages, text)
-    said_tokens = told.number("completion_tokens", "output_tokens")
+    answer_tokens = told.number("completion_tokens", "output_tokens")
     # DeepSeek, and Moonshot and Together, say it beside the other counts.
     beside = told.number("prompt_cache_hit_tokens", "cached_tokens")
     cost = told.money("cost")
@@ -158,12 +158,12 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
         calls=1,
         prompt_tokens=prompt,
         # Gemini and xAI count reasoning only in the total.
-        completion_tokens=max(said_tokens, told.number("total_tokens") - prompt),
-        cached_tokens=min(asked.number("cached_tokens") or beside or read, prompt),
-        cache_write_tokens=min(asked.number("cache_write_tokens") or written, prompt),
-        reasoning_tokens=said.number("reasoning_tokens", "thinking_tokens"),
+        completion_tokens=max(answer_tokens, told.number("total_tokens") - prompt),
+        cached_tokens=min(of_prompt.number("cached_tokens") or beside or read, prompt),
+        cache_write_tokens=min(of_prompt.number("cache_write_tokens") or written, prompt),
+        reasoning_tokens=of_answer.number("reasoning_tokens", "thinking_tokens"),
         # OpenRouter charges nothing for an empty answer; servers without prices always say 0.
-        cost_usd=cost if cost or not said_tokens else None,
+        cost_usd=cost if cost or not answer_tokens else None,
     )
 
 
@@ -195,7 +195,7 @@ def settings_of(
     config: ModelRole, request: ChatRequest, refused: Collection[str] = ()
 ) -> dict[str, object]:
     usual = config.token_limit_field or config.preset.limit_field
-    limit_field = usual if usual not in refused else next(n for n in _LIMITS if n != usual)
+    limit_field = _LIMITS[usual] if usual in refused else usual
     wanted = {
         limit_field: token_limit(config, request),
         "temperature": config.temperature,
@@ -290,7 +290,7 @@ class ServerClient:
                 request = replace(request, max_output_tokens=None)
                 continue
             refused = answer.refused_setting(settings)
-            if refused is None or not self._can_do_without(refused):
+            if refused is None or not self._stop_sending(refused):
                 raise answer.exception(self._section, config)
 
     async def _send(self, body: dict[str, object]) -> bytes | ServerError:
@@ -326,15 +326,14 @@ class ServerClient:
                 f"the {what} failed: {found} ({base_url_of(config)})", unreachable=nobody
             ) from error
 
-    def _can_do_without(self, setting: str) -> bool:
+    def _stop_sending(self, setting: str) -> bool:
         if setting in self._refused:
             return True  # another call has found this out meanwhile
         is_limit = setting in _LIMITS
         if is_limit and not self._refused.isdisjoint(_LIMITS):
             return False  # the server accepts neither name
         self._refused.add(setting)
-        other = next(name for name in _LIMITS if name != setting)
-        remedy = f"sent as {other}" if is_limit else "left out"
+        remedy = f"sent as {_LIMITS[setting]}" if is_limit else "left out"
         refusal = f"{self._section}: {self._config.model} does not support {setting}"
         self._observe(Note(f"{refusal}; it is {remedy} from now on.", level="warning"))
         return True

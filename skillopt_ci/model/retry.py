@@ -31,9 +31,9 @@ class Throttle:
         self._ceiling = self._window = float(ceiling)
         self._under_way = 0
         self._resume_at = 0.0
-        self._epoch = 0
+        self._halvings = 0
         #: Held by the first waiter, which checks again whenever a slot is freed.
-        self._door = asyncio.Lock()
+        self._queue = asyncio.Lock()
         self._freed = asyncio.Event()
 
     @property
@@ -43,7 +43,7 @@ class Throttle:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
         """Wait for a slot and hold it; pass the yielded value to :meth:`overloaded`."""
-        async with self._door:
+        async with self._queue:
             while (pause := self._resume_at - _now()) > 0 or self._under_way >= self.limit:
                 self._freed.clear()
                 with suppress(TimeoutError):
@@ -51,7 +51,7 @@ class Throttle:
                         await self._freed.wait()
             self._under_way += 1
         try:
-            yield self._epoch
+            yield self._halvings
         finally:
             self._under_way -= 1
             self._freed.set()
@@ -61,9 +61,9 @@ class Throttle:
 
     def overloaded(self, since: int, retry_after: float | None) -> None:
         """Halve the limit, once for all calls with one ``since``; pause as the server asks."""
-        if since == self._epoch:
+        if since == self._halvings:
             self._window = max(1.0, self._window / 2)
-            self._epoch += 1
+            self._halvings += 1
         if retry_after is not None:
             self._resume_at = max(self._resume_at, _now() + min(_LONGEST_RETRY_AFTER, retry_after))
 

@@ -179,7 +179,7 @@ class AttemptRunner:
             if (
                 known.ending != "done"
                 or not self.grading.keeps_computer(task)
-                or self._stored_grade(task, key)[1] is not None
+                or self.cache.store.grade(key, self._scorer_hash(task, key)) is not None
             ):
                 self._tell_end(known, key, stored=True)
                 return await self._grade(request, known, key)
@@ -196,12 +196,11 @@ class AttemptRunner:
                 return await self._grade(request, replace(attempt, computer=computer), key)
         return await self._grade(request, attempt, key)
 
-    def _stored_grade(self, task: Task, key: str) -> tuple[str, Score | None]:
-        """The scorer's hash, empty if grades are not stored, and the grade that is."""
+    def _scorer_hash(self, task: Task, key: str) -> str:
+        """What the store has the grades of this attempt under; empty if it keeps none."""
         if self.cache is None or not key or (facts := self.grading.facts(task)) is None:
-            return "", None
-        scorer = sha256_of(facts)
-        return scorer, self.cache.store.grade(key, scorer)
+            return ""
+        return sha256_of(facts)
 
     async def _work(
         self, request: AttemptRequest, limits: AttemptLimits, key: str, computer: Computer | None
@@ -246,7 +245,7 @@ class AttemptRunner:
                 )
             finally:
                 used = (attempt or so_far).usage
-                if not share.target and used != Usage():
+                if not share.called_target and used != Usage():
                     self.meter.charge(Account(Role.TARGET, request.stage), used)
                     if attempt is None and self.cache is not None:
                         await self.cache.keep(f"failed {uuid4()}", Attempt((), ""), used)
@@ -279,8 +278,8 @@ class AttemptRunner:
             return attempt if attempt.reason else replace(attempt, ending="agent_error", reason=why)
 
     def _tell_end(self, attempt: Attempt, key: str, *, stored: bool) -> None:
-        said_last = any(one.content == attempt.response for one in attempt.messages[-1:])
-        response = None if said_last and not stored else attempt.response
+        last = attempt.messages[-1].content if attempt.messages else None
+        response = None if attempt.response == last and not stored else attempt.response
         self.record(events.WorkEnded(response, key, stored, attempt.limit, len(attempt.artifacts)))
 
     async def _grade(self, request: AttemptRequest, attempt: Attempt, key: str) -> Rollout:
@@ -298,8 +297,8 @@ class AttemptRunner:
         return _rollout(request, attempt, _UNGRADED[attempt.ending], score)
 
     async def _score(self, task: Task, attempt: Attempt, key: str) -> Score:
-        scorer, known = self._stored_grade(task, key)
-        if known is not None:
+        scorer = self._scorer_hash(task, key)
+        if self.cache and scorer and (known := self.cache.store.grade(key, scorer)) is not None:
             return known
         for number in range(1, self.settings.retries + 2):
             try:

@@ -21,7 +21,7 @@ from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import task_sha256
 
 #: Larger artifacts are invalid: this exceeds what an agent may leave behind.
-ARTIFACT_BYTES = 200_000_000
+_MOST_UNPACKED_BYTES = 200_000_000
 
 _Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -37,7 +37,7 @@ class AttemptLine(_Schema):
     paid_by: Annotated[str, Field(max_length=1_000)]
     usage: Usage
     worked: Attempt
-    artifacts: Annotated[str, Field(max_length=2 * ARTIFACT_BYTES)] = ""
+    artifacts: Annotated[str, Field(max_length=2 * _MOST_UNPACKED_BYTES)] = ""
 
 
 class GradeLine(_Schema):
@@ -59,7 +59,7 @@ def unpacked(content: bytes) -> bytes:
     """Undo :func:`zlib.compress`; raises ValueError if the content is damaged or too large."""
     decompressor = zlib.decompressobj()
     try:
-        artifacts = decompressor.decompress(content, ARTIFACT_BYTES)
+        artifacts = decompressor.decompress(content, _MOST_UNPACKED_BYTES)
     except zlib.error as error:
         raise ValueError(f"the artifacts are damaged: {error}") from error
     if content and not decompressor.eof:
@@ -78,7 +78,7 @@ class StoredAttempt:
 
 class AttemptStore(CacheFile):
     _name = "The attempts in"
-    _paid = "attempts"
+    _paid_table = "attempts"
     _tables = """
 CREATE TABLE IF NOT EXISTS attempts (
     key TEXT PRIMARY KEY,

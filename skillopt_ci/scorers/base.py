@@ -76,13 +76,13 @@ async def blamed(
         raise GraderError(
             f"{failure.message}; on an empty submission: {same.message}"
         ) from failure.__cause__
-    first = GRADING.set(1)
+    token = GRADING.set(1)
     try:
         return await work()
     except GraderBroke as again:
         return scored(False, brief(f"{FAILS_GRADER}: {again.message}"), answer)
     finally:
-        GRADING.reset(first)
+        GRADING.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +115,19 @@ def combined(spec: specs.Combination, scores: Sequence[Score]) -> Score:
     answer = scores[0].answer
     match spec:
         case specs.AllScorer():
-            blamed = [score for score in scores if not score.hard]
-            solved, soft = not blamed, math.fsum(score.soft for score in scores) / len(scores)
+            cited = [score for score in scores if not score.hard]
+            solved, soft = not cited, math.fsum(score.soft for score in scores) / len(scores)
         case specs.AnyScorer():
             best = max(scores, key=lambda score: (score.hard, score.soft))
             solved, answer = bool(best.hard), best.answer
-            soft, blamed = max(score.soft for score in scores), [best] if solved else []
+            soft, cited = max(score.soft for score in scores), [best] if solved else []
         case specs.WeightedScorer():
             weighted = zip(spec.weights, scores, strict=True)
             soft = math.fsum(weight * score.soft for weight, score in weighted)
             soft = min(1.0, soft / math.fsum(spec.weights))
-            blamed = [score for score in scores if score.soft < 1]
+            cited = [score for score in scores if score.soft < 1]
             solved = reaches(soft, spec.hard_at)
-    return scored(solved, sentence([score.reason for score in blamed or scores]), answer, soft=soft)
+    return scored(solved, sentence([score.reason for score in cited or scores]), answer, soft=soft)
 
 
 def brief(text: str, limit: int = REASON_CHARS) -> str:

@@ -175,10 +175,10 @@ def test_a_piece_of_work_knows_whether_the_target_was_asked_at_all():
     with meter.shared() as share:
         meter.charge(Account(Role.JUDGE, "judge"), CALL)
         meter.reuse(Role.JUDGE)
-        assert not share.target
+        assert not share.called_target
         with meter.shared() as part:
             meter.reuse(Role.TARGET)
-    assert (part.target, share.target, meter.total().calls) == (True, True, 1)
+    assert (part.called_target, share.called_target, meter.total().calls) == (True, True, 1)
 
 
 def test_work_at_the_same_time_has_its_own_share():
