@@ -119,8 +119,8 @@ def discover_command(settings: Globals) -> ExitCode:
     a configuration is invalid, with 3 if there is neither a skill nor a run.
     """
     found, runs, wrong = survey(settings.cwd)
-    names, skills = Counter(one.run.casefold() for one in runs), Counter(one.skill for one in runs)
-    apart = [one for one in runs if names[one.run.casefold()] == skills[one.skill] == 1]
+    named, trained = Counter(one.run.casefold() for one in runs), Counter(one.skill for one in runs)
+    apart = [one for one in runs if named[one.run.casefold()] == trained[one.skill] == 1]
     if settings.json:
         print_json(
             {

@@ -85,12 +85,12 @@ def eval_command(
         for name, one in zip(names, arms, strict=True):
             for line in terminal.remarks(one.summary, all_of_them=verbose):
                 settings.say(f"{name}: {harmless_line(line)}")
-        # of two skills, the first is the last but one
-        for other, found in ((names[-len(words)], result.difference), (names[0], result.worth)):
+        for other, found in ((result.skills[0], result.difference), (arms[0], result.worth)):
             if found is not None:
                 settings.say(
-                    f"{names[-1]} minus {other}, on the same {plural(found.n, 'task')}: "
-                    f"{gain_text(found)}.\n{len(found.fixed)} fixed, {len(found.broken)} broken."
+                    f"{names[-1]} minus {harmless_line(other.skill.name)}, on the same "
+                    f"{plural(found.n, 'task')}: {gain_text(found)}.\n"
+                    f"{len(found.fixed)} fixed, {len(found.broken)} broken."
                 )
         settings.say(f"Used {usage_text(result.usage)}.")
 

@@ -110,16 +110,17 @@ def init_command(
     # first what makes root: until then, no path with `..` leads to an existing skill
     written = scaffold.write_new(root, {config.name: files[config.name]})
     written += scaffold.write_new(root, files)
-    steps = _next_steps(settings, choices, repository, github=github)
+    same, also = replace(settings, run=None).same_run, list[str]()
+    closing = [f"skillopt-ci check{same}", f"skillopt-ci step{same}"]
     if github:
         place = repository or root
         keys, branch, workflow = _workflow(config, place, pages=pages)
         written += scaffold.write_new(place, workflow)
         files |= workflow
         if scaffold.WORKFLOW not in written:
-            steps.insert(-3, f"Let {scaffold.WORKFLOW} train the run of {settings.config} too.")
-        same = replace(settings, run=None).same_run
-        steps[-2:] = _github_steps(place, keys, branch, same, pages=pages)
+            also.append(f"Let {scaffold.WORKFLOW} train the run of {settings.config} too.")
+        closing = [*_github_steps(place, keys, branch, same, pages=pages)]
+    steps = [*_steps_to_commit(settings, choices, repository, *also, github=github), *closing]
     code = _tell(settings, "", written, files, steps)
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
@@ -310,15 +311,15 @@ def choose(
     )
 
 
-def _next_steps(
-    settings: Globals, choices: scaffold.Choices, repository: Path | None, *, github: bool
+def _steps_to_commit(
+    settings: Globals, choices: scaffold.Choices, repository: Path | None, *also: str, github: bool
 ) -> list[str]:
     folder = settings.config.parent
     tasks = folder / scaffold.task_folder(settings.config.name, choices.run)
     config, examples, skill = (
         shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)
     )
-    same, files = replace(settings, run=None).same_run, [config, examples, skill]
+    files = [config, examples, skill]
     if github:
         top = repository or (settings.cwd / folder).resolve()
         files.append(shlex.quote(os.path.relpath(top / scaffold.WORKFLOW, settings.cwd.resolve())))
@@ -328,10 +329,9 @@ def _next_steps(
         f"Replace the example tasks in {examples} with your own, one JSON object per line.",
         f"Write down in {skill} what you already know.",
         *([f"export {key}=…"] if (key := choices.target.get("api_key_env")) else []),
+        *also,
         f"git add {' '.join(files)} && git commit -m 'Set up skill training'",
         *(["git push"] if remote and not github else []),
-        f"skillopt-ci check{same}",
-        f"skillopt-ci step{same}",
     ]
 
 

@@ -14,7 +14,7 @@ from skillopt_ci.cli.build import opened
 from skillopt_ci.cli.console import print_rows, print_table, verdict_style
 from skillopt_ci.cli.options import FILE, Globals, command, nothing_to_do, print_json
 from skillopt_ci.cli.read import RunReader, step_places
-from skillopt_ci.config.config import Budget
+from skillopt_ci.config.config import Budget, Limits
 from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.estimate.calls import CONFIRMATION, Range
 from skillopt_ci.estimate.estimate import Estimate, Part, estimate
@@ -128,8 +128,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
         before = newest(run.ledger)
         ended = asyncio.run(train_to_end(run, partial(_tell, outcomes, settings)))
     if ended is not None:
-        # a success must not leave --json empty
-        (print_finish if outcomes else _tell_finish)(ended, settings)
+        _tell_finish(ended, settings, in_json=not outcomes)  # --json must not stay empty
     elif not outcomes:
         _tell_recorded(run, before, settings)
     if settings.verbosity >= 0:
@@ -169,8 +168,8 @@ def finish_command(settings: Globals) -> None:
     _tell_finish(outcome, settings)
 
 
-def _tell_finish(outcome: FinishOutcome, settings: Globals) -> None:
-    if settings.json:
+def _tell_finish(outcome: FinishOutcome, settings: Globals, *, in_json: bool = True) -> None:
+    if in_json and settings.json:
         facts = {"commit": outcome.checkout.commit, "seconds": round(outcome.seconds, 3)}
         print_json({**outcome.summary.model_dump(mode="json"), **facts})
     print_finish(outcome, settings)
@@ -440,13 +439,19 @@ def estimate_command(settings: Globals) -> None:
 
 def over_budget(budget: Budget, found: Estimate, spent: Usage) -> Iterator[str]:
     """Which budgets likely end the work, given the ``spent``; confirmation uses what is left."""
-    step = ("step", budget.step, found.step, Usage(), "will likely break off the step, which")
+    yield from _exceeded(
+        "budget.step", budget.step, found.step, Usage(), "will likely break off the step, which"
+    )
     rest = Part("", tuple(one for one in found.rest.stages if one.account != CONFIRMATION))
-    whole = ("run", budget.run, rest, spent, "will end the run early: without confirmation, it")
-    for scope, limits, part, used, end in (step, whole):
-        for name in ("calls", "tokens", "cost_usd"):
-            limit, needed = getattr(limits, name), getattr(part, name)() or Range()
-            need = needed.likely + (getattr(used, name) or 0)
-            if part.stages and limit is not None and need > limit:
-                about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
-                yield f"budget.{scope}.{name} is {limit:,} and {end} takes about {about}"
+    yield from _exceeded(
+        "budget.run", budget.run, rest, spent, "will end the run early: without confirmation, it"
+    )
+
+
+def _exceeded(key: str, limits: Limits, part: Part, spent: Usage, effect: str) -> Iterator[str]:
+    for name in ("calls", "tokens", "cost_usd"):
+        limit, needed = getattr(limits, name), getattr(part, name)() or Range()
+        need = needed.likely + (getattr(spent, name) or 0)
+        if part.stages and limit is not None and need > limit:
+            about = f"{need:,}" if isinstance(need, int) else f"{need:,.2f}"
+            yield f"{key}.{name} is {limit:,} and {effect} takes about {about}"
