@@ -81,7 +81,7 @@ class Job:
     def page(self) -> Path:
         """The report's path; the artifact is called like the file, so each run has its own."""
         run = self.inputs.run or (self.run if self.inputs.config != Inputs().config else "")
-        return self.keep / f"skillopt-report{run and '-'}{run}.html"
+        return self.keep / (f"skillopt-report-{run}.html" if run else "skillopt-report.html")
 
     @property
     def settings(self) -> Globals:

@@ -83,7 +83,7 @@ def fold(results: Sequence[Printed]) -> Outputs:
             "score_after": (last["best"]["test"] or {}).get("hard"),
             "improved": None if last["best_gain"] is None else last["best_gain"]["mean"] > 0,
         }
-    elif not last.keys() & {"bytes", "error"}:  # of a page, or of why there is no result
+    elif not last.keys() & {"bytes", "error"}:  # steps: neither a page nor why there is no result
         costs = [result["cost_usd"] for result in results if "cost_usd" in result]
         cost = sum(costs, 0.0) if costs and None not in costs else None
         said = {"commit": last.get("commit"), "cost_usd": cost}

@@ -222,9 +222,9 @@ def _command(job: Job, command: Command) -> JobOutcome:
     remarks += [{"level": "error", "text": text, "part": "configuration"} for text in problems]
     for one in remarks:
         job.log.annotate(one["level"], harmless(one["text"]), title=one["part"])
-    # What ends a run is no result of `run`.
+    # `run` may print no result for its last commit, the summary.
     always = command in (Command.COMMENT, Command.RUN)
-    # Who was first shows what they did; this clone does not know it.
+    # After a lost race the winner publishes: this clone does not know what it did.
     if found.result != "superseded" and (always or (command.trains and (failed or not shown))):
         # a crash report stays in the log
         hint = f" {failed.hint}" if failed and ended.exit_code != ExitCode.DEFECT else ""
@@ -285,7 +285,7 @@ def _publish(job: Job, inconclusive: str = "") -> Published:
     try:
         return publish_run(job.settings, job.client, inconclusive)
     except SkilloptError as error:
-        # What ended the command was told, and it may be this.
+        # If inconclusive, the job tells what ended the command, which may be this very error.
         return Published(notes=() if inconclusive else (job.redact(error.sentences),))
     except Exception as error:  # noqa: BLE001 - see above; the note asks for a report
         return Published(

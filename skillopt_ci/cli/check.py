@@ -94,7 +94,7 @@ def check_command(settings: Globals, probe: bool, files: bool, github: bool) -> 
     told = check_run(settings, probe=probe, files=files)
     if github:
         told += up_to_error("github", _check_github(settings))
-    # the user's own errors go before those of the world
+    # what the user can mend (exit code 2) goes before what a server did (5)
     code = min((one.exit_code for one in told if one.level == "error"), default=ExitCode.DONE)
     if settings.json:
         rows = [{"part": one.part, "level": one.level, "text": one.text} for one in told]
@@ -187,7 +187,7 @@ def _ok(part: str, text: str, check: Callable[[], object]) -> Iterator[Finding]:
 def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Iterator[Finding]:
     config, count = loaded.config, len(tasks.selection)
     if reader is None:
-        with suppress(OSError, SkilloptError):  # said of skill and prompts
+        with suppress(OSError, SkilloptError):  # the checks of skill and prompts say it
             prompts = Prompts.load(None if config.prompts is None else loaded.root / config.prompts)
             config = budgeted(config, tasks, prompts, read_text(loaded.root / config.skill))
     config, tasks = plan.planned(config, tasks, None if reader is None else reader.state)
@@ -406,7 +406,7 @@ def _try_graders(
 async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -> Finding:
     """Whether the agent's program is on the computer, in which version; it gets no key."""
     known, program = solver.agent != "command", agent_program(solver, root)
-    # what a program of one's own makes of --version, who knows
+    # a user's own program may not know --version
     asked = (program, "--version") if known else ("sh", "-c", 'command -v "$1"', "sh", program)
     spec = pool.base
     if pool.computers.name == "unconfined" and Path(program).is_file():

@@ -61,8 +61,7 @@ def comment_command(settings: Globals, publishing: bool) -> None:
         }
         settings.tell(told, harmless("\n\n".join(told.values())))
         return
-    # Imported late: PyGithub costs half a second.
-    from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
+    from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415 - PyGithub is slow
 
     client = connect(from_environ(settings.environ), redact=settings.redact)
     open_reader(settings, fresh=True)  # an old clone would publish an old state

@@ -146,8 +146,7 @@ class ProgressDisplay:
         if self._live:
             self.console.print(line)
         else:
-            # a log that nobody takes any more is no reason to stop training
-            with suppress(OSError):
+            with suppress(OSError):  # a log that nobody reads any more must not stop training
                 self._stream.write(f"{line.plain}\n")
                 self._stream.flush()
 
@@ -234,7 +233,7 @@ def print_table(
     """
     cells = [[harmless(str(cell)) for cell in row] for row in (headings, *rows)]
     width = build_console(settings.people, settings.environ).width
-    for spare in (*dispensable, ""):
+    for spare in (*dispensable, ""):  # the last turn only measures what is left
         *leading, last = (max(map(cell_len, column)) for column in zip(*cells, strict=True))
         room = width - sum(leading) - len(_GAP) * (len(leading) + 1)
         if spare and room < min(last, _READABLE):

@@ -89,7 +89,7 @@ class Failure:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
-#: What an OSError can only mean of its file's name, and what is rather a defect of ours.
+#: Errors that only a file's name can cause, and errors that are rather a defect of ours.
 _IMPOSSIBLE_NAMES = frozenset((errno.ENAMETOOLONG, errno.ELOOP))
 _OURS = frozenset((None, errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL))
 

@@ -200,8 +200,7 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
 
 
 def _serve(settings: Globals, port: int) -> None:
-    # Imported late: a page that is only written needs no server.
-    from aiohttp import web  # noqa: PLC0415
+    from aiohttp import web  # noqa: PLC0415 - a page that is only written needs no server
 
     page, made_of, making = "", "", asyncio.Lock()
 

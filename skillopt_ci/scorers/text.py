@@ -404,8 +404,7 @@ def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
 
 
 def _schema_fault(schema: Any, value: Any) -> str:
-    # Imported late: only a scorer with a schema needs it.
-    import jsonschema_rs  # noqa: PLC0415
+    import jsonschema_rs  # noqa: PLC0415 - only a scorer with a schema needs it
 
     try:
         # Offline, since a schema must not make the grader fetch anything; limits backtracking.
