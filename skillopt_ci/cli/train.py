@@ -263,7 +263,7 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
 
 
 def _matching(reader: RunReader, steps: Sequence[int], what: str) -> Iterator[tuple[int, int]]:
-    if found := re.fullmatch(r"(?:step\s+)?(\d{1,9})", what.strip()):
+    if found := re.fullmatch(r"(?i)(?:step\s+)?(\d{1,9})", what.strip()):
         yield from ((step, 0) for step in steps if step == int(found[1]))
     elif words := quoted(what, 10_000).casefold().replace("`", ""):  # pages show code without it
         for step in steps:

@@ -70,7 +70,7 @@ def test_a_step_is_taken_back_and_what_others_wrote_stays(two_rules, model_serve
 
 def test_a_text_that_was_measured_before_is_not_measured_again(two_rules, model_server, revert):
     score = two_rules.history()[1].score_after
-    assert revert(two_rules, "step 2") == (0, "")
+    assert revert(two_rules, "Step 2") == (0, "")
     model_server.answered.clear()
     two_rules.step("cache.path=another.sqlite", "train.num_epochs=1")
     assert two_rules.history()[-1].kind == "measure"
