@@ -297,7 +297,7 @@ def _commented(event: GitHubEvent, inputs: Inputs, facts: Facts) -> Activity:
     comment = event.comment
     if comment is None:
         return Nothing(
-            "only new comments of people that begin with /skillopt, on open pull requests, count"
+            "only new comments by people on open pull requests count, if they begin with /skillopt"
         )
     if not facts.actor_may_write:
         return Nothing(f"@{event.actor} may not write to this repository", comment)

@@ -96,19 +96,21 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     return Facts(actor_may_write, missing, skill_changed, trained=event.pull.head_ref in own)
 
 
-def _of_comment(job: Job, actor: str, said: Request) -> Facts:
+def _of_comment(job: Job, actor: str, comment: Request) -> Facts:
     if job.client is None or not job.client.may_write(actor):
         return Facts()
-    pull = pull_requests.get_pull_request(job.client, said.number)
+    pull = pull_requests.get_pull_request(job.client, comment.number)
     run = pull.head.ref.removeprefix("skillopt/")
     ours = not job.run or pull.head.ref == f"skillopt/{job.run}"
     # People's branches may begin like ours.
     if run != pull.head.ref and marker(run, "pull-request") in (pull.body or "") and not ours:
         return Facts(actor_may_write=True, of_other_run=True)
-    asked = said.request in ("eval", "apply")
+    needs_head = comment.request in ("eval", "apply")
     return Facts(
         actor_may_write=True,
-        head_then=pull_requests.head_before(job.client, pull, said.created_at) if asked else None,
+        head_then=pull_requests.head_before(job.client, pull, comment.created_at)
+        if needs_head
+        else None,
         into_default=pull.base.ref == pull.base.repo.default_branch,
         notes_read=ours and not pull_requests.is_from_fork(pull),
     )

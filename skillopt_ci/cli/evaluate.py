@@ -225,13 +225,13 @@ def trace_command(
             found = trace
     if not seen:
         raise UsageError(
-            f"Nothing is recorded of run '{ledger.run}' on this machine.",
+            f"No attempt of run '{ledger.run}' is recorded on this machine.",
             hint="Attempts are recorded where they are made, unless `rollout.events` is false.",
         )
     if found is None:
         made = [f"{name} {names_text([*each])}" for name, each in seen.get(task, {}).items()]
         hint = f"Recorded attempts: {'; '.join(made)}." if made else nearest(task, seen)
-        told = hint or f"Recorded are {names_text(sorted(seen))}."
+        told = hint or f"Tasks with attempts: {names_text(sorted(seen))}."
         raise UsageError(f"No such attempt at task {task!r} is recorded. {told}")
     if settings.json:
         print_json(list(found.events))

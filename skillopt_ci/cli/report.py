@@ -38,7 +38,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 #: Characters of one text, and of all texts of one attempt.
-_TEXT, _ATTEMPT = 1_600, 6_000
+_TEXT_CHARS, _ATTEMPT_CHARS = 1_600, 6_000
 #: What a turn is, by its heading in the record; all others are tools.
 _KINDS = ("system", "user", "model", "result", "outcome")
 
@@ -183,13 +183,13 @@ def _turns(trace: AttemptTrace, redact: Redact) -> Iterator[Turn]:
     for heading, text in islice(trace_lines(trace, whole=True), 1, None):
         if heading != "system" and (heading, text) != ("result", "as said last"):
             kind = heading if heading in _KINDS else "tool"
-            yield Turn(kind, redact(heading), shortened(redact(text), _TEXT))
+            yield Turn(kind, redact(heading), shortened(redact(text), _TEXT_CHARS))
 
 
 def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
     """The first two turns, and as many of the last ones as there is room for."""
     head, rest = turns[:2], turns[2:]
-    room = _ATTEMPT - sum(len(turn.text) for turn in head)
+    room = _ATTEMPT_CHARS - sum(len(turn.text) for turn in head)
     sizes = accumulate(len(turn.text) for turn in reversed(rest))
     left_out = len(rest) - sum(size <= room for size in sizes)
     gap = (Turn("gap", "", f"{left_out} turns left out"),) if left_out else ()

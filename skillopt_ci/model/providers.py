@@ -163,13 +163,13 @@ def usage_of(told: JsonObject, request: ChatRequest, text: str) -> Usage:
         cache_write_tokens=min(of_prompt.number("cache_write_tokens") or written, prompt),
         reasoning_tokens=of_answer.number("reasoning_tokens", "thinking_tokens"),
         # OpenRouter charges nothing for an empty answer; servers without prices always say 0.
-        cost_usd=cost if cost or not answer_tokens else None,
+        cost_usd=cost if (cost or not answer_tokens) else None,
     )
 
 
 def _reason(error: BaseException) -> str:
     cause = error.__cause__
-    return str(error) if cause is None else str(cause) or _reason(cause)
+    return str(error) if cause is None else (str(cause) or _reason(cause))
 
 
 #: Seconds to wait for a connection.
@@ -318,12 +318,12 @@ class ServerClient:
             said = re.sub(r" ssl:\w+", "", _reason(error)).split()
             found = redact(" ".join(said), self._secrets)[:LONGEST_MESSAGE]
             kind = type(error.__cause__).__name__
-            nobody = kind in ("ConnectError", "ConnectTimeout", "ProxyError") or isinstance(
+            unreachable = kind in ("ConnectError", "ConnectTimeout", "ProxyError") or isinstance(
                 error.__cause__ or error, UnicodeError
             )
             what = "proxy" if kind == "ProxyError" else "connection"
             raise TransientFailure(
-                f"the {what} failed: {found} ({base_url_of(config)})", unreachable=nobody
+                f"the {what} failed: {found} ({base_url_of(config)})", unreachable=unreachable
             ) from error
 
     def _stop_sending(self, setting: str) -> bool:

@@ -148,7 +148,7 @@ _FLAT = (str, int, float, type(None))
 def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers need it
 
-    flags = regex.IGNORECASE * spec.ignore_case | regex.MULTILINE * spec.multiline
+    flags = (regex.I if spec.ignore_case else 0) | (regex.M if spec.multiline else 0)
     try:
         match = regex.search(composed(spec.pattern), answer, flags, timeout=PATTERN_SECONDS)
     except TimeoutError:
