@@ -191,6 +191,12 @@ def refund(seconds: float) -> None:
         clock.refund(seconds)
 
 
+def raise_if_cancelled() -> None:
+    """Raise a cancellation of this task that what it waited for has answered in another way."""
+    if (task := asyncio.current_task()) and task.cancelling():
+        raise asyncio.CancelledError
+
+
 async def shielded(work: Awaitable[Result]) -> Result:
     """Wait until ``work``, such as cleaning up, is finished; only then raise a cancellation."""
     task = asyncio.ensure_future(work)

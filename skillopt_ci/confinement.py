@@ -205,7 +205,6 @@ class Confinement:
     trusted: bool = False
 
     def cell(self, folder: Path) -> Cell:
-        """A place for one program or computer, which gets ``folder`` and everything in it."""
         if self.kind != "user":
             return Cell(self, folder)
         cell = Cell(self, folder, FIRST_USER + secrets.randbelow(USERS))
@@ -220,7 +219,6 @@ class Confinement:
     def view(
         self, folder: Path, environ: Mapping[str, str], needs: Iterable[str], *, keeps_home: bool
     ) -> tuple[str, ...]:
-        """The bubblewrap arguments for what a program may see, see bwrap(1)."""
         home = Path(environ.get("HOME", "/"))
         layers: dict[Path, tuple[str, ...]] = dict.fromkeys(map(Path, _FRESH), ("--tmpfs",))
         if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):

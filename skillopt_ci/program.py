@@ -176,10 +176,7 @@ def visible_environ(environ: Mapping[str, str], names: Iterable[str]) -> dict[st
 
 
 def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    return signal.Signals(number).name if number in [*signal.Signals] else f"signal {number}"
 
 
 async def started(starting: Coroutine[Any, Any, Process]) -> Process:

@@ -47,8 +47,8 @@ def test_map_ordered_uses_its_limit_and_never_exceeds_it(turns, limit):
     assert most == min(limit, len(turns))
 
 
-def test_map_ordered_draws_items_as_workers_come_free():
-    drawn: list[int] = []
+def test_map_ordered_draws_items_as_workers_come_free_and_cancels_the_rest_at_a_failure():
+    drawn, stopped = list[int](), list[int]()
 
     def items() -> Iterator[int]:
         for number in range(10):
@@ -56,31 +56,17 @@ def test_map_ordered_draws_items_as_workers_come_free():
             yield number
 
     async def work(number: int) -> None:
-        if number == 3:
-            raise ValueError("stop")
-        await asyncio.sleep(0)
-
-    with pytest.raises(ValueError, match="stop"):
-        asyncio.run(aio.map_ordered(work, items(), limit=2))
-    assert len(drawn) < 10
-
-
-def test_map_ordered_raises_the_first_failure_and_cancels_the_rest():
-    stopped: list[int] = []
-
-    async def work(number: int) -> None:
-        if number == 0:
-            await asyncio.sleep(0)
-            raise KeyError("first")
         try:
-            await asyncio.Event().wait()
+            await (asyncio.Event().wait() if number in (1, 2) else asyncio.sleep(0))
         except asyncio.CancelledError:
             stopped.append(number)
             raise
+        if number == 3:
+            raise KeyError("first")
 
     with pytest.raises(KeyError, match="first"):
-        asyncio.run(aio.map_ordered(work, range(3), limit=3))
-    assert sorted(stopped) == [1, 2]
+        asyncio.run(aio.map_ordered(work, items(), limit=3))
+    assert (drawn, sorted(stopped)) == ([0, 1, 2, 3], [1, 2])
 
 
 def test_map_ordered_finishes_work_under_way_when_the_budget_runs_out():
@@ -99,24 +85,23 @@ def test_map_ordered_finishes_work_under_way_when_the_budget_runs_out():
 
 
 def test_map_ordered_passes_on_cancellation():
-    async def cancel_amid() -> int:
-        stopped = 0
+    stopped: list[int] = []
 
-        async def work(_: int) -> None:
-            nonlocal stopped
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped += 1
+    async def work(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(number)
 
+    async def cancel_amid() -> None:
         whole = asyncio.create_task(aio.map_ordered(work, range(4), limit=4))
         await rounds(3)
         whole.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await whole
-        return stopped
+        await whole
 
-    assert asyncio.run(cancel_amid()) == 4
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel_amid())
+    assert sorted(stopped) == [0, 1, 2, 3]
 
 
 def test_siblings_raise_the_innermost_failure_with_its_cause():
@@ -198,15 +183,10 @@ def worked(slots: aio.Slots, work: Sequence[int]) -> tuple[list[int], int]:
 
 
 @given(st.lists(st.integers(1, 5), max_size=30), st.integers(1, 8))
-def test_slots_are_all_used_and_never_exceeded(work, most):
+def test_slots_serve_first_come_first_are_all_used_and_never_exceeded(work, most):
     began, under_way = worked(aio.Slots(most), work)
-    assert sorted(began) == list(range(len(work)))
+    assert began == list(range(len(work)))
     assert under_way == min(most, len(work))
-
-
-def test_slots_serve_first_come_first():
-    began, _ = worked(aio.Slots(2), [3, 1, 1, 5, 1])
-    assert began == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["waiting", "called in the same moment"])
@@ -232,7 +212,7 @@ def test_slots_survive_a_cancelled_waiter(late):
     assert asyncio.run(main()) == ["second"]
 
 
-def took(work: Callable[[], Awaitable[None]], limit: float | None = 3) -> float:
+def took(work: Callable[[], Awaitable[None]], limit: float | None) -> float:
     """The seconds after which ``work`` is done, or its time is up."""
 
     async def timed() -> float:
@@ -249,43 +229,29 @@ async def off(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def test_working_time_ends_work_that_takes_too_long():
-    assert took(lambda: asyncio.sleep(100)) == 3
+async def in_turn(*steps: Awaitable[object]) -> None:
+    for step in steps:
+        await step
 
 
-def test_off_the_clock_does_not_count():
-    async def work() -> None:
-        await asyncio.sleep(1)
-        await off(50)
-        await asyncio.sleep(100)
-
-    assert took(work) == 53
+async def give_back(seconds: float) -> None:
+    aio.refund(seconds)
 
 
-def test_off_the_clock_lasts_while_anybody_waits():
-    async def work() -> None:
-        await asyncio.gather(off(10), off(20))
-        await asyncio.sleep(100)
-
-    assert took(work) == 23
-
-
-def test_refund_gives_time_back():
-    async def work() -> None:
-        await asyncio.sleep(2)
-        aio.refund(2)
-        await asyncio.sleep(100)
-
-    assert took(work) == 5
-
-
-def test_working_time_without_a_limit():
-    async def work() -> None:
-        await off(10_000)
-        aio.refund(1)
-        await asyncio.sleep(10_000)
-
-    assert took(work, None) == 20_000
+@pytest.mark.parametrize(
+    ("work", "limit", "seconds"),
+    [
+        (lambda: asyncio.sleep(100), 3, 3),
+        (lambda: in_turn(asyncio.sleep(1), off(50), asyncio.sleep(100)), 3, 53),
+        (lambda: in_turn(asyncio.gather(off(10), off(20)), asyncio.sleep(100)), 3, 23),
+        (lambda: in_turn(asyncio.sleep(2), give_back(2), asyncio.sleep(100)), 3, 5),
+        (lambda: in_turn(off(10_000), give_back(1), asyncio.sleep(10_000)), None, 20_000),
+    ],
+)
+def test_working_time_ends_work_and_counts_only_that(work, limit, seconds):
+    with aio.off_the_clock():
+        aio.refund(5)  # without a clock, it is forgotten
+    assert took(work, limit) == seconds
 
 
 def test_working_time_lets_other_timeouts_pass():
@@ -296,12 +262,6 @@ def test_working_time_lets_other_timeouts_pass():
 
     with pytest.raises(TimeoutError):
         virtual_time.run(work())
-
-
-def test_refund_without_a_clock_is_forgotten():
-    with aio.off_the_clock():
-        aio.refund(5)
-    assert took(lambda: asyncio.sleep(100)) == 3
 
 
 async def _disturb(work_fails: bool, cancellations: int) -> list[str]:

@@ -167,8 +167,6 @@ def _environment(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Computers that are containers; ``image`` is the default for tasks."""
-
     environ: Mapping[str, str]
     image: str = ""
     name: str = "docker"
@@ -261,11 +259,9 @@ class ContainerShell:
                 )
                 code = done.exit_code
             finally:
-                if code == _KILLED:
-                    # Timed out or cancelled, or the shell that kills the rest was itself killed.
-                    killing = shielded(self._report(_KILL, _ROOT))
-                    if (await killing).strip() != "done":
-                        raise ComputerFailure("A container's processes could not be killed.")
+                # Timed out or cancelled, or the shell that kills the rest was itself killed.
+                if code == _KILLED and "done" not in await shielded(self._report(_KILL, _ROOT)):
+                    raise ComputerFailure("A container's processes could not be killed.")
             if code == 0:
                 return done
             # raises if the container itself has failed

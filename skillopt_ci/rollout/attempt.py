@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import uuid4
 
-from skillopt_ci.aio import Slots, map_ordered, shielded, stream
+from skillopt_ci.aio import Slots, map_ordered, raise_if_cancelled, shielded, stream
 from skillopt_ci.computer.archive import pack, unpack
 from skillopt_ci.computer.computer import Computer
 from skillopt_ci.config.rollout import AttemptLimits, RolloutConfig
@@ -147,10 +147,13 @@ class AttemptRunner:
                 await self.sleep(backoff(number, None, self.draw))
             with in_attempt(request, number):
                 try:
-                    return replace(await self._attempt(request), retries=number)
+                    # in a task of its own, see `run_solver`: graders can be users' code, too
+                    rollout = await asyncio.create_task(self._attempt(request))
+                    return replace(rollout, retries=number)
                 except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
                     failure = error.message
                     self.record(events.TryFailed(failure))
+                    raise_if_cancelled()  # cleaning up failed
                     if isinstance(error, RequestTooLarge):
                         break
                 except GraderError as error:  # of the tool that makes the attempts
@@ -169,7 +172,6 @@ class AttemptRunner:
 
     @property
     def _chats(self) -> bool:
-        """Whether an attempt is one chat call, which its client retries and caches."""
         return isinstance(self.solver, ChatSolver)
 
     async def _attempt(self, request: AttemptRequest) -> Rollout:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from skillopt_ci.aio import TimeUp, off_the_clock, siblings, working_time
+from skillopt_ci.aio import TimeUp, off_the_clock, raise_if_cancelled, siblings, working_time
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message
@@ -36,7 +36,7 @@ from skillopt_ci.rollout.types import (
 )
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import user_errors
+from skillopt_ci.util import last_line, user_errors
 
 Kind = TypeVar("Kind", bound=Step)
 
@@ -153,12 +153,26 @@ async def run_solver(
     so_far: Transcript,
 ) -> Attempt:
     """Run ``solver``; ``so_far`` has what it did, even if this raises. None: no limits."""
+    raised = f"environment: the solver {solver.name} raised"
     tracker = LimitTracker(limits or AttemptLimits(steps=None))
     token = _TRACKER.set(tracker)
+
+    async def follow() -> Attempt | None:
+        steps = solver.solve(task, skill, place)
+        try:
+            return await _followed(steps, place, tracker, grade_every_step, told, so_far)
+        except SystemExit as error:  # it would end the event loop
+            raise UsageError(f"{raised} {last_line(error)}") from error
+
     try:
         async with working_time(None if limits is None else limits.rollout_seconds), siblings():
-            steps = solver.solve(task, skill, place)
-            found = await _followed(steps, place, tracker, grade_every_step, told, so_far)
+            # Before Python 3.13, a TaskGroup that fails may leave its task marked as cancelled. In
+            # a task of its own, the solver cannot make us mistake its time limit for Ctrl-C.
+            found = await asyncio.create_task(follow())
+            if found is None:
+                raise_if_cancelled()  # the solver swallowed it
+                raise UsageError("environment: the solver ended without an Attempt")  # noqa: TRY301
+        raise_if_cancelled()  # on Ctrl-C, an answer is not all that it could have done
         # fill gaps in the result from the steps
         usage = sum(tracker.spent, Usage()) if so_far.usage == Usage() else so_far.usage
         attempt = replace(found, messages=found.messages or so_far.messages, usage=usage)
@@ -179,7 +193,7 @@ async def run_solver(
     except BaseException:
         if type(solver).__module__.startswith("skillopt_ci."):
             raise
-        with user_errors(f"environment: the solver {solver.name} raised"):
+        with user_errors(raised):
             raise
     finally:
         _TRACKER.reset(token)
@@ -193,7 +207,7 @@ async def _followed(
     grade_every_step: bool,
     told: Callable[[Step], object],
     so_far: Transcript,
-) -> Attempt:
+) -> Attempt | None:
     if not hasattr(steps, "aclose"):
         raise UsageError(
             f"environment: solve() returned {steps!r:.60}, expected an async generator"
@@ -225,8 +239,4 @@ async def _followed(
                 with off_the_clock(), suppress(GraderError, ModelRefusal, ModelUnavailable):
                     if (score := await place.grade_now()) is not None:
                         told(so_far.add(StepGraded(score)))
-    if result is None:
-        if (task := asyncio.current_task()) and task.cancelling():  # the solver swallowed it
-            raise asyncio.CancelledError
-        raise UsageError("environment: the solver ended without an Attempt")
     return result

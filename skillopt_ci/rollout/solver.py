@@ -108,7 +108,6 @@ def conversation(
 
 
 def attachments(task: Task) -> list[str]:
-    """The task's files as texts for a prompt, and the names of its pictures."""
     texts = [f"File {file.name}:\n{fenced(file.content)}" for file in task.files]
     return texts + [f"Picture: {image.name}" for image in task.images]
 

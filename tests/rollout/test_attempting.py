@@ -158,25 +158,31 @@ def test_what_is_the_agents_own_counts_as_nothing_and_is_not_tried_again(failure
     assert (found.reason, solver.done) == (f"{failure}"[:-1] + "?", ["a"])
 
 
-def test_cancelling_burns_no_retry_and_is_told():
+@pytest.mark.parametrize("answer", [None, ComputerFailure("gone"), Attempt((), "part of it")])
+def test_cancelling_burns_no_retry_and_is_told(answer, store):
     begun = asyncio.Event()
 
     async def waits(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         begun.set()
-        await asyncio.Event().wait()
-        yield Attempt((), "")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not isinstance(answer, Attempt):
+                raise answer or asyncio.CancelledError from None
+        yield answer
 
-    lab, solver = Lab(), Solving(waits)
+    lab, solver = Lab(store=store), Solving(waits)
+    attempting, request = lab.attempting(solver), AttemptRequest(make_task("a"), "", "s")
 
     async def work() -> None:
-        task = asyncio.create_task(lab.attempting(solver)(AttemptRequest(make_task("a"), "", "s")))
+        task = asyncio.create_task(attempting(request))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(work())
-    assert (solver.done, lab.pauses) == (["a"], [])
+    assert (solver.done, lab.pauses, attempting.kept(request)) == (["a"], [], False)
     (ended,) = [one for one in lab.events if isinstance(one, AttemptEnded)]
     assert ended.status is Status.CANCELLED
 
@@ -297,12 +303,15 @@ def test_an_attempt_that_was_made_is_not_made_again(store):
 def test_work_that_ended_is_kept_though_the_run_is_stopped_while_it_is_packed(store):
     async def works(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
         yield Attempt((), task.id, usage=PAID)
-        asyncio.current_task().cancel()
+
+    async def make() -> None:
+        making = asyncio.current_task()
+        await replace(attempting, redact=lambda text: making.cancel() and text)(order)
 
     attempting = Lab(PLACES, store).attempting(Solving(works))
     order = AttemptRequest(on_computer(make_task("a")), "S", "s")
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(attempting(order))
+        asyncio.run(make())
     assert attempting.kept(order)
     assert store.paid("step 1") == PAID
 

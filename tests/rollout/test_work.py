@@ -83,6 +83,17 @@ async def endless(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]
         await asyncio.sleep(10)
 
 
+async def recovers(task: Task, place: Workplace) -> AsyncIterator[Step | Attempt]:
+    async def fail() -> None:
+        raise ValueError
+
+    with suppress(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+    yield said("hello")
+    await asyncio.sleep(10)
+
+
 def test_what_is_told_makes_the_conversation():
     asked, plan = Asked((Message("user", "Do it."),)), Told("plan", "first this")
     steps = (asked, said("I look."), used("ls"), Nudged("Go on."), plan, said("Done."))
@@ -174,7 +185,7 @@ def test_a_solver_that_breaks_is_an_outcome_of_its_own(deeds, ending, reason):
         ),
         (doing(asyncio.CancelledError("by nobody else")), "raised CancelledError: by nobody else"),
         (doing(SystemExit("bye")), "raised SystemExit: bye"),
-        (doing(said("hello")), "ended without an Attempt"),
+        (recovers, "ended without an Attempt"),
         (doing(Attempt((), "one"), Attempt((), "two")), "one Attempt, not Attempt"),
         (doing("hello"), "one Attempt, not 'hello'"),
         (lambda task, place: ["hello"], r"solve\(\) returned \['hello'\]"),
@@ -209,6 +220,7 @@ def test_a_solver_that_is_cut_off_can_clean_up():
     do(wrapped, AttemptLimits(steps=2))
     assert do(silent, AttemptLimits(rollout_seconds=5))[0].limit == Limit.TIME
     assert ended == ["a", "a"]
+    assert do(recovers, AttemptLimits(rollout_seconds=5))[0].limit == Limit.TIME
 
 
 def test_every_tool_use_is_graded_off_the_clock():
