@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from skillopt_ci.aio import shielded
+from skillopt_ci.aio import off_the_clock, shielded
 from skillopt_ci.computer.computer import HOME, WORKDIR, Command, Computer, ComputerSpec, probe
 from skillopt_ci.confinement import public_environ
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
@@ -94,8 +94,8 @@ class Engine:
     async def call(
         self, *words: str, variables: Mapping[str, str] = {}, timeout: float = _PATIENCE
     ) -> str:
-        """The output of ``docker``; waits for its end even if cancelled. Raises ComputerFailure."""
-        done = await shielded(self.run(*words, variables=variables, timeout=timeout))
+        """The output of ``docker``. Raises ComputerFailure."""
+        done = await self.run(*words, variables=variables, timeout=timeout)
         if done.exit_code or done.timed_out:
             late = f"no answer within {timeout:g} s"
             said = late if done.timed_out else " ".join(done.stderr.split())
@@ -131,7 +131,8 @@ class Engine:
         if (await self.run("image", "inspect", "--format", "{{.Id}}", "--", image)).exit_code == 0:
             return
         try:
-            await self.call("pull", "--quiet", "--", image, timeout=_PULL_PATIENCE)
+            with off_the_clock():
+                await self.call("pull", "--quiet", "--", image, timeout=_PULL_PATIENCE)
         except ComputerFailure as error:
             missing = _NO_IMAGE.search(error.message)
             raise (ComputerUnavailable if missing else ComputerFailure)(
@@ -142,7 +143,7 @@ class Engine:
     async def remove(self, container: str) -> None:
         """Remove a container, which may be gone already. Raises ComputerFailure."""
         try:
-            await self.call("rm", "--force", "--volumes", container)
+            await shielded(self.call("rm", "--force", "--volumes", container))
         except ComputerFailure as failure:
             if not _REMOVED.search(failure.message):
                 raise
@@ -198,7 +199,7 @@ class Containers:
         await engine.provide(image)
         options, variables = _environment({**_BASIC, **spec.environ})
         try:
-            await engine.call(
+            creating = engine.call(
                 *("run", "--detach", "--pull", "never", "--name", name),
                 *("--label", f"{LABEL}={this_process()}", "--entrypoint", "/bin/sh"),
                 *("--user", _ROOT, "--workdir", "/", "--hostname", "computer"),
@@ -207,9 +208,9 @@ class Containers:
                 *("--", image, *_WAIT),
                 variables=variables,
             )
+            await shielded(creating)  # even without `docker`, the engine would go on
             yield Computer(ContainerShell(engine, name, f"{agent}:{agent}"))
         finally:
-            # Even after a cancellation, the engine may have created it.
             await engine.remove(name)
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from computer_kinds import SPEC, computers
 from programs import write_program
+from virtual_time import pass_time, rounds
 
+from skillopt_ci.aio import working_time
 from skillopt_ci.computer.docker import Containers, Engine
 from skillopt_ci.errors import ComputerFailure, ComputerUnavailable
 from skillopt_ci.liveness import this_process
@@ -102,6 +104,30 @@ def test_an_image_that_cannot_be_had(tmp_path, said, error):
     """What no registry has is the configuration's fault, a registry that fails is the world's."""
     with pytest.raises(error, match=f"Could not pull image no/such:1: .*{said}"):
         opened(engine_with(tmp_path, ABLE, pulling=said), "no/such:1")
+
+
+def test_pulling_an_image_takes_no_working_time_and_ends_with_the_run(tmp_path):
+    environ, begun, ended = engine_with(tmp_path, ABLE), tmp_path / "begun", tmp_path / "ended"
+    program = tmp_path / "bin/docker"
+    pulling = f"pull) : > {begun}; sleep 5; : > {ended};"
+    program.write_text(program.read_text().replace("pull) ", pulling))
+
+    async def pull() -> None:
+        async with working_time(60):
+            await Engine(environ).provide("image:1")
+
+    async def stop() -> None:
+        running = asyncio.create_task(pull())
+        while not begun.exists():
+            await asyncio.sleep(0.01)
+        pass_time(60)
+        await rounds()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(stop())
+    assert not ended.exists()
 
 
 def left_behind() -> dict[str, str]:
