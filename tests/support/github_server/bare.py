@@ -63,8 +63,9 @@ class Bare:
 
     def changed(self, base: str, head: str) -> list[tuple[str, str]]:
         """Return status and path of what ``head`` changes since it left ``base``."""
-        lines = self.git("diff", "--name-status", "--no-renames", f"{base}...{head}").splitlines()
-        return [(line.split("\t")[0], line.split("\t")[1]) for line in lines]
+        words = ("diff", "-z", "--name-status", "--no-renames", f"{base}...{head}")
+        fields = self.git(*words).split("\0")
+        return list(zip(fields[::2], fields[1::2], strict=False))
 
     def merged_tree(self, base: str, head: str) -> str | None:
         """Return the tree of a merge, None if there are conflicts."""
