@@ -94,7 +94,7 @@ def unloadable(text: str, path: Path) -> str:
     ]
     if not messages:
         return ""
-    told = f"Agents will skip {path}: {'; '.join(messages)}."
+    told = f"Agents will skip {path}: {'; '.join(one.rstrip('.') for one in messages)}."
     if any(one.startswith(_MISSING[:2]) for one in messages):
         told += " It has to begin with `---`, `name: …`, `description: …`, `---`, a line each."
     return told

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from skillopt_ci.skill.validation import MAX_LINES, MAX_WORDS, SkillProblem, pro
 
 SKILL = Path("skills/pdf/SKILL.md")
 AGENTS = Path("AGENTS.md")
+UNPAIRED = f"# A\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n\n{APPENDIX.end}\n"
+ENTANGLED = f"{APPENDIX.start}x\n{SLOW_UPDATE.start}y{APPENDIX.end}z{SLOW_UPDATE.end}\n"
 GOOD = "---\nname: pdf\ndescription: Reads PDF files.\n---\n\n# PDF\n"
 
 
@@ -27,12 +30,15 @@ def only(found: tuple[SkillProblem, ...]) -> SkillProblem:
         ("---\nname: pdf\ndescription: ''\n---\n", 1, "must be a non-empty string"),
         ("---\nname: pdf\n\tdescription: d\n---\n", 1, "Invalid YAML"),
         ("---\n- a\n---\n", 1, "must be a YAML mapping"),
+        (GOOD.replace("pdf", "csv"), 1, "must match skill name"),
+        (GOOD.replace("pdf", "p_f"), 1, "invalid characters"),
     ],
 )
 def test_what_breaks_the_skill_format_is_an_error(text, line, words):
-    first = problems(text, SKILL)[0]
+    first, told = problems(text, SKILL)[0], unloadable(text, SKILL)
     assert (first.severity, first.line) == ("error", line)
-    assert words in first.message
+    assert (words in first.message, words in told) == (True, True)
+    assert not re.search(r"\.[.;]", told), told  # each reason is told without its full stop
 
 
 @pytest.mark.parametrize(
@@ -74,11 +80,6 @@ def test_what_agents_load_is_not_warned_about(text, path):
     assert unloadable(text, path) == ""
 
 
-def test_a_skill_of_another_name_than_its_folder_is_passed_by():
-    assert "must match skill name" in unloadable(GOOD, Path("a/csv/SKILL.md"))
-    assert "must match skill name" in only(problems(GOOD, Path("a/csv/SKILL.md"))).message
-
-
 TOOLS = "allowed-tools: [Read]\nname:"
 
 
@@ -106,20 +107,26 @@ def test_an_error_beside_yaml_that_only_the_standard_refuses_is_told_too():
     assert only(problems(GOOD.replace("name:", TOOLS), SKILL)).line == 1
 
 
-def test_a_marker_without_its_partner_is_an_error():
-    text = f"# A\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n\n{APPENDIX.end}\n"
-    assert only(problems(text, AGENTS)) == SkillProblem(
-        "error", "The marker `<!-- APPENDIX_END -->` has no matching `<!-- APPENDIX_START -->`.", 5
-    )
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        (
+            UNPAIRED,
+            5,
+            "The marker `<!-- APPENDIX_END -->` has no matching `<!-- APPENDIX_START -->`.",
+        ),
+        (ENTANGLED, 2, "begins inside the one above it: separate them, or updates lose text."),
+        ("a\n\ud800", 2, "The document holds bytes that are not UTF-8."),
+    ],
+)
+def test_markers_that_do_not_match_and_broken_bytes_are_errors(text, line, told):
+    problem = only(problems(text, AGENTS))
+    assert (problem.severity, problem.line, told in problem.message) == ("error", line, True)
 
 
-def test_regions_that_are_entangled_are_an_error():
-    text = f"{APPENDIX.start}x\n{SLOW_UPDATE.start}y{APPENDIX.end}z{SLOW_UPDATE.end}\n"
-    told = "This region begins inside the one above it: separate them, or updates lose text."
-    assert only(problems(text, AGENTS)) == SkillProblem("error", told, 2)
-
-
-def test_invisible_characters_are_named_once_per_kind():
+def test_invisible_characters_are_named_once_per_kind_and_after_errors():
+    found = problems(f"\u200b\n{APPENDIX.end}\n", AGENTS)
+    assert [problem.severity for problem in found] == ["error", "warning"]
     first, second = problems("a\n\u202eb\u200b\u200b\n", AGENTS)
     assert first.message == "The document holds an invisible U+202E (RIGHT-TO-LEFT OVERRIDE)."
     assert second.message.endswith("U+200B (ZERO WIDTH SPACE), 2 times.")
@@ -130,16 +137,6 @@ def test_invisible_characters_are_named_once_per_kind():
 def test_ordinary_writing_is_no_problem(text):
     assert problems(text, AGENTS) == ()
     assert problems(GOOD + text, SKILL) == problems(GOOD + text, Path("SKILL.md")) == ()
-
-
-def test_text_that_cannot_be_utf8_is_an_error():
-    problem = SkillProblem("error", "The document holds bytes that are not UTF-8.", 2)
-    assert only(problems("a\n\ud800", AGENTS)) == problem
-
-
-def test_errors_come_before_warnings():
-    found = problems(f"\u200b\n{APPENDIX.end}\n", AGENTS)
-    assert [problem.severity for problem in found] == ["error", "warning"]
 
 
 @given(st.text(alphabet=st.sampled_from("---\n: \t[]{}'\"nameé&*!|>#"), max_size=30))
