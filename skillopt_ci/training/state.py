@@ -150,9 +150,8 @@ def _with_records_of(run: Run, own: str, commit: str, tip: str, *, publish: bool
 def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) -> Checkout:
     """Read the tree of ``commit``; raises if the skill is missing or the run trains another one."""
     read, folder = partial(ledger.read, commit), RunFolder(ledger.run)
-    state, skill = folder.read_state(read), read(path)
-    refuse_another_skill(state, path)
-    if skill is None:
+    refuse_another_skill(state := folder.read_state(read), path)
+    if (skill := read(path)) is None:
         where = f"skillopt/{ledger.run}" if branch == commit else ledger.base
         raise SkillError(
             f"{path} is not in the commit that training starts from ({where} {commit[:10]}).",

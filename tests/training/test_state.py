@@ -111,10 +111,13 @@ def test_a_run_whose_folder_was_removed_from_base_begins_anew(checkout):
     assert (checkout.done().record.step, checkout.kinds()) == (1, ["start", "step"])
 
 
-def test_a_branch_that_was_merged_by_rebase_is_not_trained_again(checkout):
+def test_a_branch_that_lost_its_merges_by_a_rebase_is_not_trained_again(checkout):
     checkout.step()
     tip = checkout.ref(BRANCH)
-    merge_pull_request(checkout, squash=True, branch=f"{BRANCH}^2")
+    checkout.git("update-ref", f"refs/heads/{BRANCH}", f"{BRANCH}^2")
+    with pytest.raises(RepositoryError, match=rf"{BRANCH} has step 1, but not that it was merged"):
+        checkout.step()
+    merge_pull_request(checkout, squash=True)
     checkout.git("branch", "-D", BRANCH)
     with pytest.raises(RepositoryError, match=r"main has step 1, but not that it was merged"):
         checkout.step()
@@ -185,13 +188,6 @@ def test_skill_that_was_edited_after_the_merge_is_measured(checkout, squash, tex
     assert checkout.history()[2].skill_sha256 == sha256(text)
 
 
-def test_a_branch_that_lost_its_merges_by_a_rebase_is_not_trained_again(checkout):
-    checkout.step()
-    checkout.git("update-ref", f"refs/heads/{BRANCH}", f"{BRANCH}^2")
-    with pytest.raises(RepositoryError, match=rf"{BRANCH} has step 1, but not that it was merged"):
-        checkout.step()
-
-
 @pytest.mark.parametrize("squash", [False, True])
 def test_pull_request_that_was_merged_on_the_remote(workshop, squash):
     origin = workshop.origin()
@@ -207,6 +203,10 @@ def test_pull_request_that_was_merged_on_the_remote(workshop, squash):
 
 def test_run_that_trains_another_skill_is_refused(checkout):
     checkout.step()
+    with checkout.worktree(BRANCH) as there:
+        (there.folder / "other.md").symlink_to(SKILL)
+        there.git("add", "other.md")
+        there.git("commit", "--quiet", "-m", "Link")
     checkout.commit("other.md", "# Other\n")
     with pytest.raises(RepositoryError, match=r"Change `run`.+merge skillopt/"):
         checkout.step("skill=other.md")
