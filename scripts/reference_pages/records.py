@@ -30,6 +30,7 @@ _TEXTS = {
     _RUN.meta_skill: "the optimizer's memory of earlier epochs",
     _RUN.badge: "for shields.io ([a badge](../action.md#a-badge-and-a-card-for-registries))",
     _RUN.card: "the same facts for other programs",
+    _RUN.path + "/.gitattributes": "keeps filters of git, such as Git LFS, away from these files",
 }
 _HEAD = f"""\
 # Records

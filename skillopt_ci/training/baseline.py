@@ -122,6 +122,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
             found["confirmed"] = Confirmed(sha256=checkout.sha256, step=0)
         state = State.model_validate({**start, "basis": run.basis, "kept": run.kept, **found})
         files[run.folder.initial_skill] = checkout.skill
+        files[f"{run.folder.path}/.gitattributes"] = "** -filter\n"  # Git LFS would make pointers
     else:
         state = before.model_copy(update=found)
     kind: Literal["start", "measure"] = "start" if before is None else "measure"

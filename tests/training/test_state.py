@@ -219,6 +219,8 @@ def test_a_clean_filter_that_is_missing_stops_no_training(checkout):
     checkout.write("tasks/train.jsonl", (checkout.folder / "tasks/train.jsonl").read_text("utf-8"))
     done = in_process(checkout.folder, "step", "-q")
     assert (done.returncode, checkout.kinds()) == (0, ["start", "step"]), done.stderr
+    everywhere = ("-c", "core.attributesFile=.gitattributes")  # but records pass no filter
+    checkout.git(*everywhere, "archive", "--output=records.tar", BRANCH, ".skillopt/demo")
 
 
 def test_skill_that_is_not_committed_is_refused(checkout):
