@@ -26,12 +26,16 @@ _NUMBERS = ("attempt", "retry", "hard", "soft", "calls", "tokens", "cost_usd", "
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted:
+    """A solver begins to work; ``skill_sha256`` names the text that it reads."""
+
     solver: str
     skill_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class TryFailed:
+    """A try ended in an infrastructure error; the attempt may be tried again."""
+
     reason: str
 
 
