@@ -92,7 +92,7 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
         measurement = None
         if taken and before is not None:  # a revert may have restored an earlier, measured text
             known = measured_before(run, as_scored(checkout, before), checkout.skill)
-            measurement = known and known[1].whole
+            measurement = None if known is None else known.measurement.whole
         if measurement is None:
             measurement = await measure(run, models, checkout.skill, run.selection, baseline=True)
         if before is None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from skillopt_ci.aio import Begun
 from skillopt_ci.config.config import Evaluation, Optimizer
-from skillopt_ci.ledger.evidence import Measurement, ProposalRecord
-from skillopt_ci.ledger.records import Action, BoundaryRecord, Decision, StepRecord
+from skillopt_ci.ledger.evidence import ProposalRecord
+from skillopt_ci.ledger.records import Action, BoundaryRecord, Decision, Snapshot, StepRecord
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.metrics import paired
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
@@ -103,7 +103,8 @@ async def evaluate_text(
     notes_only: bool = False,
 ) -> Decision:
     """Roll out ``skill`` on as many tasks as the decision needs, and decide."""
-    reused, known = known_measurement(run, checkout, skill) or (None, None)
+    source = known_snapshot(run, checkout, skill)
+    known = None if source is None else source.measurement
     setup = _set_up(run, checkout, skill, evaluation, notes_only=notes_only)
     if known is not None and known.asked >= set(setup.order):
         setup = replace(setup, stop=False)  # stopping saves nothing: nothing is left to attempt
@@ -134,7 +135,7 @@ async def evaluate_text(
             "fixed": flips.fixed,
             "broken": flips.broken,
             "measured_under": run.measured_under,
-            "reused_from": None if outcome.attempts else reused,
+            "reused_from": None if outcome.attempts or source is None else source.step,
         }
     )
     told = f"{len(tallied):,} of {plural(planned, 'task')} measured"
@@ -145,12 +146,10 @@ async def evaluate_text(
     return decision
 
 
-def known_measurement(
-    run: Run, checkout: ScoredCheckout, skill: str
-) -> tuple[int, Measurement] | None:
+def known_snapshot(run: Run, checkout: ScoredCheckout, skill: str) -> Snapshot | None:
     """Like :func:`measured_before`, but first compares the text with the current skill's."""
     if reading(skill) == reading(checkout.skill):
-        return checkout.state.current.step, checkout.state.current.measurement
+        return checkout.state.current
     return measured_before(run, checkout, skill)
 
 
@@ -180,7 +179,7 @@ def first_attempts(
     record, skill = candidate.record, candidate.skill
     # reminders by themselves have their own gate, which may need other attempts
     alone = isinstance(record, StepRecord) and not record.proposal.body_changed
-    if alone or known_measurement(run, checkout, skill) is not None:
+    if alone or known_snapshot(run, checkout, skill) is not None:
         return ()
     evaluation = evaluation_of(run.config.evaluation, run.config.optimizer, record)
     first = next(sequential_test(_set_up(run, checkout, skill, evaluation), {}))
@@ -198,7 +197,7 @@ async def _roll_out(
     # ``taken`` has the looks that the test has taken in, ``arrived`` also what came early
     taken, arrived, means = Scores(), Scores(), dict[str, tuple[float, float]]()
 
-    def done(rollout: Rollout) -> None:
+    def arrive(rollout: Rollout) -> None:
         run.observer(StageAdvanced(STAGE, rollout.task_id))
         arrived.add(rollout)
         means.update(arrived.means(each, [rollout.task_id]))
@@ -208,11 +207,11 @@ async def _roll_out(
             for one in ask.sure(means):
                 under_way.begin(one)
 
-    async def put(asked: Ask) -> tuple[Rollout, ...]:
+    async def carry_out(asked: Ask) -> tuple[Rollout, ...]:
         requests = rounds(((tasks[name], 0) for name in asked.tasks), skill, STAGE, each)
-        return await models.runner.carry_out(requests, done)
+        return await models.runner.carry_out(requests, arrive)
 
-    async with Begun(put) as under_way:
+    async with Begun(carry_out) as under_way:
         try:
             ask = next(test)
             while True:
@@ -222,7 +221,7 @@ async def _roll_out(
                 taken.add(*rollouts)
                 taken.refuse_errors(limit, STAGE, planned * each)
                 ask = test.send(Scores(rollouts=rollouts).means())
-        except StopIteration as done_with:
-            outcome: Ending = done_with.value
+        except StopIteration as end:
+            outcome: Ending = end.value
     taken.finish(run, STAGE, len(outcome.asked) * each)
     return outcome, arrived

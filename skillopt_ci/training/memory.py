@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 
 from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord
-from skillopt_ci.ledger.records import Conclusion, Decision, HistoryEntry, StepRecord
+from skillopt_ci.ledger.records import Conclusion, Decision, HistoryEntry, Snapshot, StepRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import Note
 from skillopt_ci.prompts import library
@@ -21,7 +21,7 @@ from skillopt_ci.util import grouped
 
 #: Longest quoted value, in characters, so that memory does not crowd out the trajectories.
 MAX_VALUE_CHARS = 600
-#: Of a longer buffer, the oldest steps keep only their outcome, unless people took them back.
+#: Of a longer step buffer, the oldest steps keep only their outcome, unless people took them back.
 MAX_CHARS = 100_000
 
 _INTRODUCTION = (
@@ -74,7 +74,7 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
     for pattern in patterns:
         tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
         lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
-    only = taken if decision.stays and 0 not in taken else ()
+    only = taken if decision.stays and 0 not in taken else ()  # no number stands for all edits
     tried = [] if decision.stays and not taken else list(_tried(step.proposal, only))
     if tried and taken:
         lines.append("A person took these edits back. Do not propose them again in any words:")
@@ -86,7 +86,7 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
     return "\n".join([*lines, *(f"{number}. {told}" for number, told in enumerate(tried, start=1))])
 
 
-def _tried(proposal: ProposalRecord, only: Collection[int] = ()) -> Iterator[str]:
+def _tried(proposal: ProposalRecord, only: Collection[int]) -> Iterator[str]:
     for number, edit in enumerate(proposal.applied_edits, start=1):
         if not only or number in only:
             target = f" target={_quoted(edit.target)} →" if edit.target else ""
@@ -152,19 +152,17 @@ def meta_skill(run: Run, checkout: Checkout) -> str:
     return run.ledger.read(checkout.commit, run.folder.meta_skill) or ""
 
 
-def measured_before(
-    run: Run, checkout: ScoredCheckout, candidate: str
-) -> tuple[int, Measurement] | None:
-    """The step that measured an equivalent text, and its measurement, which may be partial."""
+def measured_before(run: Run, checkout: ScoredCheckout, candidate: str) -> Snapshot | None:
+    """``candidate`` as it was measured, or an equivalent text; the measurement may be partial."""
     state, name, read_as = checkout.state, sha256(candidate), reading_sha256(candidate)
     if state.measured_under == run.measured_under:
         for snapshot in (state.current, state.best):
             if snapshot.sha256 == name:
-                return snapshot.step, snapshot.measurement
+                return snapshot
     for entry in reversed(checkout.history):
         same = entry.candidate_sha256 == name or entry.candidate_reading == read_as
         if same and (found := _measurement(run, checkout, entry)) is not None:
-            return entry.step, found
+            return Snapshot(sha256=name, step=entry.step, origin=entry.kind, measurement=found)
     return None
 
 

@@ -29,7 +29,7 @@ from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.baseline import as_scored, unscored_texts
 from skillopt_ci.training.confirm import due_test
-from skillopt_ci.training.evaluate import first_attempts, known_measurement
+from skillopt_ci.training.evaluate import first_attempts, known_snapshot
 from skillopt_ci.training.final_evaluation import finish_due
 from skillopt_ci.training.measure import next_rounds, rounds
 from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shuffled
@@ -115,11 +115,11 @@ class Prefetcher:
         # they replace what is queued; what has begun goes on
         for key in self._known.keys() - self._begun:
             self._known.pop(key).cancel()
-        # one at a time, so that the work at hand waits for no more than one of the later attempts
-        for queue, each in ((nullcontext(), requests), (asyncio.Lock(), later)):
-            for one in each:
-                if (key := self._key(one)) not in self._known:
-                    self._known[key] = asyncio.create_task(self._work(key, one, queue))
+        # the later ones one at a time, so that the work at hand waits for no more than one of them
+        for queue, group in ((nullcontext(), requests), (asyncio.Lock(), later)):
+            for request in group:
+                if (key := self._key(request)) not in self._known:
+                    self._known[key] = asyncio.create_task(self._work(key, request, queue))
 
     async def begun(self, request: AttemptRequest) -> None:
         """Wait until ``request``, if under way, is done or has failed; drop it if it is queued."""
@@ -178,8 +178,8 @@ def look_ahead(run: Run) -> Outlook | None:
         return Outlook("measure", step, tuple(chain.from_iterable(each)), checkout.spent)
     scored = as_scored(checkout, checkout.state)
     if (candidate := candidate_at(run, scored, position.candidate)) is not None:
-        known = known_measurement(run, scored, candidate.skill)
-        asked = frozenset[str]() if known is None else known[1].asked
+        known = known_snapshot(run, scored, candidate.skill)
+        asked = frozenset[str]() if known is None else known.measurement.asked
         tasks = [task for task in run.selection if task.id not in asked]
         attempts = _attempts(run, tasks, candidate.skill, "selection")
         spent = scored.spent + candidate.record.usage
@@ -257,7 +257,7 @@ class Shard:
     def parse(cls, text: str) -> "Shard":
         """Read ``2/4``; raises UsageError."""
         if (found := _SHARD.fullmatch(text)) is None or int(found[1]) > int(found[2]):
-            raise UsageError(f"{text!r} names no shard: expected I/N, such as 2/4.")
+            raise UsageError(f"{text!r} is not a shard: expected I/N, such as 2/4.")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
