@@ -137,8 +137,9 @@ def drift(history: Sequence[HistoryEntry], record: ConfirmationRecord) -> str:
         return ""
     then, now = start.score_after or 0.0, math.fsum(again) / len(again)
     first, fresh = wilson(then, start.tasks, _SURE), wilson(now, len(again), _SURE)
-    rise, fall = (now - fresh.low, first.high - then), (fresh.high - now, then - first.low)
-    if abs(now - then) <= math.hypot(*(rise if now > then else fall)):
+    rise = math.hypot(now - fresh.low, first.high - then)
+    fall = math.hypot(fresh.high - now, then - first.low)
+    if -fall <= now - then <= rise:
         return ""
     return (
         f"the initial skill scored {score(then)} when the run began and {score(now)} now: the "
@@ -194,7 +195,7 @@ async def ensure_confirmed(run: Run, checkout: ScoredCheckout, *, over: bool) ->
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A test of at most ``draws`` pairs against ``text``; ``most``: with later ones, if open."""
+    """A test of at most ``draws`` pairs against ``text``, or ``most`` with later ones if open."""
 
     record: ConfirmationRecord
     draws: int
@@ -222,13 +223,15 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
     affordable = _affordable(run, checkout)
     allowed = _allowed(run, checkout, over=over) - confirmed.draws
     if same is not None and same.size and same.draws and _undecided(same):
-        draws = min(left := same.size - same.draws, affordable)
-        return _Due(same, draws, text, max(draws, allowed)) if draws >= min(LOOK, left) else None
-    number = confirmed.tests if last and not last.draws else confirmed.tests + 1  # begun again
+        left = same.size - same.draws
+        draws = min(left, affordable)
+        return None if draws < min(LOOK, left) else _Due(same, draws, text, max(draws, allowed))
+    # a test that drew no pair begins again under its number
+    number = confirmed.tests if last and not last.draws else confirmed.tests + 1
     least = fewest_pairs(number) if over and same is None else WORTHWHILE
     # the skill that a run ends with is tested in any case
-    first = min(max(allowed, least if over else 0), ENOUGH)
-    size = min(first if same is None else allowed, affordable) // LOOK * LOOK
+    at_first = min(max(allowed, least) if over else allowed, ENOUGH)
+    size = min(at_first if same is None else allowed, affordable) // LOOK * LOOK
     if size < least:
         return None
     record = ConfirmationRecord(

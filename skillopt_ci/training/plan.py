@@ -81,7 +81,7 @@ def total_steps(n_train: int, train: Train, state: State | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of tasks, of the known ``calls`` for one, and of tasks in a ``look`` (0: any)."""
+    """Numbers of tasks; ``calls`` for one, as far as known; tasks in a ``look`` (0: any)."""
 
     train: int
     selection: int
@@ -92,11 +92,11 @@ class Sizes:
 
 def sizes_of(config: Config, splits: Splits) -> Sizes:
     return Sizes(
-        len(splits.train),
-        len(splits.selection[: config.evaluation.sel_env_num or None]),
-        len(splits.test[: config.evaluation.test_env_num or None]),
-        config.rollout.attempts * (1 + judged(config, splits.all)),
-        config.evaluation.gate.look_every,
+        train=len(splits.train),
+        selection=len(splits.selection[: config.evaluation.sel_env_num or None]),
+        test=len(splits.test[: config.evaluation.test_env_num or None]),
+        calls=config.rollout.attempts * (1 + judged(config, splits.all)),
+        look=config.evaluation.gate.look_every,
     )
 
 
@@ -152,18 +152,18 @@ def last_step(
     if done and left < max([most_calls(config, sizes), *made]):
         return min(last, done)
     unseen = sizes.selection / 2  # many comparisons end early, after a look
-    unseen -= unseen % sizes.look if sizes.look else 0
+    unseen -= (unseen % sizes.look) if sizes.look else 0
     spared = sizes.calls * unseen + _MOST_QUESTIONS / 2
-    mean = sum(made) / len(made) if made else most_calls(config, sizes) - spared
+    step_calls = sum(made) / len(made) if made else most_calls(config, sizes) - spared
     per_epoch, epochs = steps_per_epoch(sizes.train, config.train), config.train.num_epochs
     ended = 1 if state is None else max(1, state.boundary)
-    end = max(0, _most_end_calls(config, sizes) - spared)
-    left -= sizes.calls * sizes.selection if state is None else 0
+    end_calls = max(0, _most_end_calls(config, sizes) - spared)
+    left -= sizes.calls * sizes.selection if state is None else 0  # the first score is still due
     for step in range(done, last):
-        left -= mean
+        left -= step_calls
         # the end of the previous epoch, except the first, which makes no calls
         if (last - step) % per_epoch == 0 and epochs - (last - step) // per_epoch > ended:
-            left -= end
+            left -= end_calls
         if left < 0:
             return max(step, done + 1)
     return last
@@ -203,14 +203,14 @@ def calls_left(
         limit, used = getattr(config.budget.run, name), getattr(spent, name) or 0
         if limit is None or (name != "calls" and not used):
             continue
-        each = used / max(1, spent.calls) if used else 1.0
-        attempt = min(each, (getattr(others, name) or 0) / others.calls) if others.calls else each
+        mean = used / max(1, spent.calls) if used else 1.0
+        cheap = min(mean, (getattr(others, name) or 0) / others.calls) if others.calls else mean
         # the first score lowers the mean, so steps may take that much more than they are planned at
-        kept = tests * attempt + min(tests, sizes.calls * sizes.selection) * (each - attempt)
+        kept = tests * cheap + min(tests, sizes.calls * sizes.selection) * (mean - cheap)
         kept = kept if kept < limit else 0  # else the tests would take it all
-        price = attempt if attempts else each
+        price = cheap if attempts else mean
         if price or used >= limit:  # a target that costs nothing leaves no limit
-            left = min(left, (limit - used - kept) / (price or each))
+            left = min(left, (limit - used - kept) / (price or mean))
     return left
 
 
@@ -231,12 +231,12 @@ def final_test_calls(
 
 
 def _most_end_calls(config: Config, sizes: Sizes) -> float:
-    optimizer, attempts = config.optimizer, sizes.calls
+    optimizer = config.optimizer
     if not (optimizer.use_slow_update or optimizer.use_meta_skill):
         return 0
     compared = 2 * min(optimizer.slow_update_samples, sizes.train)
     evaluated = sizes.selection if optimizer.use_slow_update else 0  # a meta skill changes no skill
-    return attempts * (compared + evaluated) + _MOST_QUESTIONS
+    return sizes.calls * (compared + evaluated) + _MOST_QUESTIONS
 
 
 def plan_step(
@@ -308,7 +308,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
     of epochs, selection tasks (spread evenly over task types), analysts and edits per step; without
     a budget, each look of the gate is large enough to fill all calls at once.
     """
-    limits, attempts = config.budget.run, sizes_of(config, splits).calls
+    limits = config.budget.run
     if state is not None and state.basis is not None:
         recorded = dict(leaves(state.basis.config))
         chosen = _filled(config, {key: recorded.get(key) for key in KEPT} | state.kept)
@@ -319,16 +319,17 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
             size = max(at_once, config.evaluation.gate.look_every)
             chosen = _filled(config, {"evaluation.gate.look_every": size})
         if limits.calls:
-            chosen = _within_calls(config, splits, limits.calls, attempts)
+            chosen = _within_calls(config, splits, limits.calls)
     if chosen.evaluation.sel_env_num and "sel_env_num" not in config.evaluation.model_fields_set:
         splits = replace(splits, selection=_mixed_by_type(splits.selection, config.train.seed))
     return chosen, splits
 
 
-def _within_calls(config: Config, splits: Splits, calls: int, attempts: int) -> Config:
-    most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / attempts))
+def _within_calls(config: Config, splits: Splits, calls: int) -> Config:
+    per_task = sizes_of(config, splits).calls
+    most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / per_task))
     exact = config.budget.run.tokens is None and config.budget.run.cost_usd is None
-    epochs = math.ceil(calls / (attempts * max(1, len(splits.train))))
+    epochs = math.ceil(calls / (per_task * max(1, len(splits.train))))
     found = {
         "train.num_epochs": epochs if exact else 2 * epochs,  # dollars may buy more than assumed
         "evaluation.sel_env_num": 0 if most >= len(splits.selection) else most,
@@ -343,8 +344,9 @@ def _within_calls(config: Config, splits: Splits, calls: int, attempts: int) -> 
     written = config.optimizer.model_fields_set & {"learning_rate", "min_learning_rate"}
     if written or rate <= config.optimizer.learning_rate:
         return chosen
-    rates = {"optimizer.learning_rate": rate, "optimizer.min_learning_rate": rate // 2}
-    return _filled(chosen, rates)
+    return _filled(
+        chosen, {"optimizer.learning_rate": rate, "optimizer.min_learning_rate": rate // 2}
+    )
 
 
 def _filled(config: Config, found: Mapping[str, object]) -> Config:
