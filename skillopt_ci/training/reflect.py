@@ -95,14 +95,14 @@ SKILL_REFERENCE = "[current skill as above]"
 def render_trajectories(
     rollouts: Sequence[Rollout],
     tasks: Mapping[str, Task],
-    shown: Mapping[str, str],
+    skill: str,
     max_chars: int,
     *,
     traces: bool = False,
 ) -> str:
     """Render each of ``rollouts`` as a numbered block; ``tasks`` must be training tasks.
 
-    Documents already ``shown`` are replaced by their names. A long trajectory loses its middle.
+    ``skill`` is replaced by a reference to it. A long trajectory loses its middle.
     """
     blocks = []
     for number, rollout in enumerate(rollouts, start=1):
@@ -114,8 +114,9 @@ def render_trajectories(
             facts.append(f"Failure reason: {keep_ends([collapsed(rollout.reason)], max_chars)[0]}")
         facts.append(f"Steps: {rollout.n_turns}")
         if rollout.limit is not None:
-            cut = f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
-            facts.append(cut)
+            facts.append(
+                f"Cut off by the limit of {rollout.limit}; what there was by then is graded"
+            )
         if rollout.progress:
             scores = ", ".join(f"{score.soft:.2f}" for score in rollout.progress)
             facts.append(f"Score after each tool use: {scores}")
@@ -126,7 +127,7 @@ def render_trajectories(
             parts += ["#### Hidden Reference", *map(fenced, hidden)]
         if traces and rollout.trace:
             parts += ["#### Trace", fenced(keep_ends([rollout.trace], max_chars)[0])]
-        entries = conversation_entries(rollout.messages, shown, max_chars)
+        entries = conversation_entries(rollout.messages, skill, SKILL_REFERENCE, max_chars)
         blocks.append("\n\n".join([*parts, "#### Conversation", *map(fenced, entries)]))
     return "\n\n---\n\n".join(blocks)
 
@@ -148,21 +149,17 @@ def keep_ends(texts: Sequence[str], limit: int) -> list[str]:
 
 
 def conversation_entries(
-    messages: Sequence[Message], shown: Mapping[str, str], max_chars: int
+    messages: Sequence[Message], skill: str, reference: str, max_chars: int
 ) -> Iterable[str]:
     """The messages as ``[role] content``, each to be fenced separately.
 
-    Names replace skills already ``shown``; all together keep at most ``max_chars``, from both ends.
+    ``reference`` replaces ``skill`` in system prompts; ``max_chars`` are kept, from both ends.
     """
-    documents = {as_read(text).strip(): name for text, name in shown.items()}
-    texts = []
+    document, texts = as_read(skill).strip(), list[str]()
     for message in messages:
         text = message.content
-        if message.role == "system":
-            # replace longer texts first, since they may contain shorter ones
-            for document in sorted(documents, key=len, reverse=True):
-                if len(document) > len(documents[document]):
-                    text = text.replace(document, documents[document])
+        if message.role == "system" and len(document) > len(reference):
+            text = text.replace(document, reference)
         for image in message.images:
             digest = hashlib.sha256(b64decode(image.data)).hexdigest()
             text += f"\n[a picture, {image.media_type}, sha256 {digest[:12]}]"
@@ -207,21 +204,22 @@ class Analysts(Generic[Item]):
         """
         async with Begun(self._read) as reading:
             dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
-            sound = asks = self.learning_rate != 0
+            read_now = self.learning_rate != 0
             async for rollout in rollouts:
                 seen.append(rollout)
-                sound = sound and rollout.status.measured
+                read_now = read_now and rollout.status.measured
                 work += dealer.deal(rollout)
-                if work and sound and not reading.tasks:
-                    self.chat.observer(StageStarted("reflect"))
-                for minibatch in work if sound else ():
-                    reading.begin(minibatch)
+                if work and read_now:
+                    if not reading.tasks:
+                        self.chat.observer(StageStarted("reflect"))
+                    for minibatch in work:
+                        reading.begin(minibatch)
             work += dealer.rest()
             if not work and self.chat.reviewer_guidance:
                 # reviewers' requests get an analyst even if there is nothing else to learn
                 both = self.gradient.model_copy(update={"failure_only": False})
                 work = minibatches(seen, both)[:1]
-            work = work if asks else []
+            work = [] if self.learning_rate == 0 else work
             if not reading.tasks:
                 self.chat.observer(StageStarted("reflect", len(work)))
             for minibatch in work:
@@ -249,7 +247,7 @@ class Analysts(Generic[Item]):
                 render_trajectories(
                     rollouts,
                     self.tasks,
-                    {as_read(self.skill): SKILL_REFERENCE},
+                    self.skill,
                     gradient.max_trajectory_chars,
                     traces=gradient.trace_to_optimizer,
                 ),

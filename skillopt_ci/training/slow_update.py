@@ -168,13 +168,11 @@ def _block(pair: Pair, skills: tuple[str, str], gradient: Gradient) -> str:
         if hidden := list(filter(None, keep_ends([listed, pair.task.reference_text], limit))):
             parts += ["##### Hidden Reference", *map(fenced, hidden)]
         for (name, side), skill in zip(sides, skills, strict=True):
-            rollout = side.telling
-            if gradient.trace_to_optimizer and rollout.trace:
-                trace = fenced(keep_ends([rollout.trace], limit)[0])
+            shown = side.telling
+            if gradient.trace_to_optimizer and shown.trace:
+                trace = fenced(keep_ends([shown.trace], limit)[0])
                 parts += [f"##### Trace under the {name} skill", trace]
-            entries = conversation_entries(
-                rollout.messages, {skill: f"[{name} skill as above]"}, limit
-            )
+            entries = conversation_entries(shown.messages, skill, f"[{name} skill as above]", limit)
             parts += [f"##### Conversation under the {name} skill", *map(fenced, entries)]
     return "\n\n".join(parts)
 
@@ -214,7 +212,7 @@ async def write(
     chat: OptimizerChat,
     gradient: Gradient,
 ) -> Written:
-    """Ask for the guidance or memory that replaces ``before``; empty without a usable reply.
+    """Ask for the guidance or meta skill to replace ``before``; empty without a usable reply.
 
     ``skills`` are the earlier and the current one. If the prompt is refused, half of the pairs are
     shown, regressions first. An outage is raised: it must not cost an epoch.
@@ -262,14 +260,14 @@ def slow_record(
 
 
 def meta_record(
-    memory: str, written: Written, guard: GuardContext, observer: Observer
+    before: str, written: Written, guard: GuardContext, observer: Observer
 ) -> MetaSkillRecord:
-    """Record the memory; it may address the optimizer, for which it is written."""
+    """Record the meta skill; it may address the optimizer, for which it is written."""
     if not written.content:
         return MetaSkillRecord(action="no_content", reasoning=written.reasoning)
     rules = guard.rules.model_copy(update={"optimizer_instructions": False, "max_words": 0})
     lenient = replace(guard, rules=rules)
-    if refused := _refused("memory", memory, written.content, lenient, observer):
+    if refused := _refused("memory", before, written.content, lenient, observer):
         return MetaSkillRecord(action="no_content", refused=refused)
     return MetaSkillRecord(
         action="write_meta_skill", content=written.content, reasoning=written.reasoning
@@ -339,17 +337,17 @@ def first_epoch(run: Run, checkout: ScoredCheckout) -> tuple[str, BoundaryRecord
 async def later_epoch(
     run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
 ) -> tuple[str, BoundaryRecord]:
-    """Compare the epochs' skills on the same tasks; ask for guidance and memory concurrently."""
+    """Compare the epochs' skills on the same tasks; ask for guidance and meta skill at once."""
     optimizer, skill = run.config.optimizer, checkout.skill
     earlier = earlier_skill(run, checkout, epoch)
     pairs = await compare_epochs(run, earlier, skill, epoch, models)
     chat = OptimizerChat(models.client, run.prompts, run.observer)
-    memory = meta_skill(run, checkout)
+    advice = meta_skill(run, checkout)
     before: dict[Stage, str] = {}
     if optimizer.use_slow_update:
         before["slow_update"] = region_text(skill, SLOW_UPDATE) or ""
     if optimizer.use_meta_skill:
-        before["meta_skill"] = memory.strip()
+        before["meta_skill"] = advice.strip()
     async with siblings() as questions:
         asked = {
             stage: questions.create_task(
@@ -361,7 +359,7 @@ async def later_epoch(
     if "slow_update" in asked:
         slow = slow_record(skill, asked["slow_update"].result(), guard, run.observer)
     if "meta_skill" in asked:
-        meta = meta_record(memory, asked["meta_skill"].result(), guard, run.observer)
+        meta = meta_record(advice, asked["meta_skill"].result(), guard, run.observer)
     if slow is not None and slow.action == "propose":
         skill = with_region(skill, SLOW_UPDATE, slow.content)
     return skill, _record(run, checkout, epoch, skill, slow, meta, pairs)

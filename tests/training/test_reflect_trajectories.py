@@ -12,8 +12,8 @@ from skillopt_ci.training.reflect import SKILL_REFERENCE, keep_ends, render_traj
 
 
 def rendered(rollout: Rollout, *, skill: str = "", limit: int = 10_000, **task: object) -> str:
-    known, shown = Task(rollout.task_id, (), **task), {skill: SKILL_REFERENCE}
-    return render_trajectories([rollout], {rollout.task_id: known}, shown, limit)
+    known = {rollout.task_id: Task(rollout.task_id, (), **task)}
+    return render_trajectories([rollout], known, skill, limit)
 
 
 def test_the_layout_of_a_failure(make_rollout):
@@ -31,7 +31,7 @@ def test_the_layout_of_a_failure(make_rollout):
 
 def test_blocks_are_numbered_in_order(make_rollout, make_task):
     tasks = {name: make_task(name) for name in "ab"}
-    text = render_trajectories([make_rollout("b"), make_rollout("a")], tasks, {}, 1000)
+    text = render_trajectories([make_rollout("b"), make_rollout("a")], tasks, "", 1000)
     first, second = text.split("\n\n---\n\n")
     assert first.startswith("### Trajectory 1 (id=b)")
     assert second.startswith("### Trajectory 2 (id=a)")
@@ -108,10 +108,10 @@ def test_the_reference_text_follows_the_references_in_a_fence_of_its_own(make_ro
 def test_a_trace_stands_before_the_conversation_where_it_is_wanted(make_rollout):
     rollout = make_rollout("t1", trace="ran `ls`\n```\n#### Conversation")
     known = {"t1": Task("t1", ())}
-    text = render_trajectories([rollout], known, {}, 10_000, traces=True)
+    text = render_trajectories([rollout], known, "", 10_000, traces=True)
     assert "#### Trace\n\n````\nran `ls`\n```\n#### Conversation\n````\n\n#### Conversation" in text
     assert "#### Trace" not in rendered(rollout)
-    text = render_trajectories([make_rollout("t1")], known, {}, 10_000, traces=True)
+    text = render_trajectories([make_rollout("t1")], known, "", 10_000, traces=True)
     assert "#### Trace" not in text  # there is none
 
 
