@@ -112,7 +112,7 @@ class _Merger(Generic[Item]):
         chat, followed = self.chat, any(edit.note_ids for edit in edits)
         reply = await chat.ask(
             what,
-            library.joined(self.stable, library.MERGED_WISHES * followed, *parts),
+            library.joined(self.stable, library.MERGED_WISHES if followed else "", *parts),
             partial(replies.parse_merge, self.mode.payload, source=source),
             replies.merge(self.mode.payload, final=prompt == _FINAL, wishes=followed),
             prompt=prompt + self.mode.prompt_suffix,

@@ -125,7 +125,7 @@ def earlier_tests(run: Run, commit: str) -> Summary | None:
 
 
 async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
-    """End the run, before all is done only if ``early``; None if it has ended already.
+    """End the run, before all is done only if ``early``; None if it may not or has ended already.
 
     Raises UsageError while a candidate is in flight.
     """
@@ -215,10 +215,10 @@ def _summary(
     totals: dict[str, Usage] = {}
     for one in history:
         conclusion = None if one.kind == "notes" else conclusion_of(run, checkout, one)
-        alone = {"finish": "test", "confirm": "confirmation", "set_aside": "set aside"}.get(
+        only = {"finish": "test", "confirm": "confirmation", "set_aside": "set aside"}.get(
             one.kind, "selection"
         )
-        stages = {alone: one.usage} if conclusion is None else by_stage(conclusion.accounts)
+        stages = {only: one.usage} if conclusion is None else by_stage(conclusion.accounts)
         for stage, used in stages.items():
             if used.calls:
                 totals[stage] = totals.get(stage, Usage()) + used

@@ -241,13 +241,13 @@ class GuardContext:
     keys: tuple[str, ...] = ()
 
     def refuse(self, before: str, after: str) -> str | None:
-        """Why ``after`` may not replace ``before``, or None; only a code block's end must stay."""
+        """Why ``after`` may not replace ``before``, or None. Only a closing fence must stay."""
         rules, known = self.rules, f"{self.known}\n{before}"
         added = added_text(before, after)
         if added.strip():
-            for kind, secret in _secrets(added, self.keys) if rules.secrets else ():
-                if secret not in known:
-                    return f"it holds {kind}"
+            leaked = (kind for kind, secret in _secrets(added, self.keys) if secret not in known)
+            if rules.secrets and (kind := next(leaked, "")):
+                return f"it holds {kind}"
             if rules.invisible_characters and (name := hidden_character(added, known)):
                 return f"it holds an invisible character, {name}"
             if rules.new_urls and (host := new_address(added, known)):

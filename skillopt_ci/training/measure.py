@@ -133,14 +133,14 @@ async def measure(
         ((task, attempt) for task in tasks), skill, stage, run.config.rollout.attempts
     )
     run.observer(StageStarted(stage, len(requests)))
-    scores, empty = Scores(task.id for task in tasks), Counter[bool]()
+    scores, blank = Scores(task.id for task in tasks), list[bool]()
     async with aclosing(runner.stream(requests)) as rollouts:
         async for one in rollouts:
             scores.add(one)
             seen(one)
             tools = any(m.tool_calls or m.role == "tool" for m in one.messages)  # files may answer
             if one.status in (Status.SCORED, Status.LIMIT) and one.messages and not tools:
-                empty[not one.messages[-1].content.strip()] += 1
+                blank.append(not one.messages[-1].content.strip())
             run.observer(StageAdvanced(stage, one.task_id))
     if baseline and 0 < scores.made.total() == scores.refused.total():
         raise ModelSetupError(
@@ -148,9 +148,9 @@ async def measure(
             hint="Use a model with a longer context, shorten the tasks, or relax the filter.",
         )
     scores.finish(run, stage, above=0.0)
-    if empty and not empty[False]:
+    if blank and all(blank):
         told = (
-            f"All {empty[True]} answers of the target were empty. Check that it is a chat model or "
+            f"All {len(blank)} answers of the target were empty. Check that it is a chat model or "
             "a command that prints answers. If it reasons, raise model.target.max_output_tokens."
         )
         run.observer(Note(told, level="warning"))
@@ -207,7 +207,7 @@ class Scores:
         )
 
     def finish(self, run: Run, stage: str, expected: int | None = None, above: float = 0.5) -> None:
-        """Refuse errors once all is made, and warn if a share ``above`` this scores 0 ungraded."""
+        """Refuse errors at the end; warn if a share ``above`` was refused or made graders fail."""
         self.refuse_errors(run.config.evaluation.max_error_rate, stage, expected)
         made = self.made.total()
         for bad, how in ((self.refused, "were refused"), (self.ungraded, "made their grader fail")):

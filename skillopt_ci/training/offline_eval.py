@@ -284,8 +284,10 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
         trials=_TRIALS,
         rates=tuple(
             Rates(
-                len(rates) * times,
-                *(accepted_share(rates * times * each, lift) for lift in (0.0, -effect, effect)),
+                tasks=len(rates) * times,
+                same=accepted_share(rates * times * each, 0.0),
+                worse=accepted_share(rates * times * each, -effect),
+                better=accepted_share(rates * times * each, effect),
             )
             for times in _MORE_TASKS
         ),

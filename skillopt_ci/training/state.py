@@ -82,7 +82,7 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
     if tip is None or position.tip_in_base:
         if tip is not None:
             base = _with_records_of(run, tip, base, tip, publish=publish)
-        start_of(ledger, path, replace(position, base=base))
+        start_of(ledger, path, replace(position, base=base))  # raises if merges were lost
         return read_checkout(ledger, path, base, branch=tip if base == position.base else base)
     start = start_of(ledger, path, position)
     if publish and start != tip:
@@ -123,7 +123,7 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
         raise RepositoryError(
             f"skillopt/{ledger.run} and {ledger.base} have no common history.",
             hint=f"Was {ledger.base} rewritten? Merge it in by hand and push (git merge "
-            "--allow-unrelated-histories). Is that branch no training run? Choose another `run`.",
+            "--allow-unrelated-histories). If it is no training run, choose another `run`.",
         )
     if not ledger.changed_between(root, base, (path, folder.path)):
         return start

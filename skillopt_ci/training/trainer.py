@@ -144,7 +144,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         return None
     name = str(work.step) if isinstance(work, plan.StepPlan) else f"epoch-{work}"
     async with open_models(run, checkout, name) as models:
-        candidate = await _candidate(run, checkout, work, candidate, models)
+        candidate = await _resumed_or_proposed(run, checkout, work, candidate, models)
         decision = await evaluate(run, checkout, candidate, models)
     record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
     skill = checkout.skill
@@ -153,21 +153,21 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         skill = candidate.skill
     elif decision is not None and decision.kept_notes is not None and notes is not None:
         skill = with_notes(skill, notes.appendix)
-    done, origin = dict[str, object](boundary=record.epoch), f"end of epoch {record.epoch}"
+    changes, origin = dict[str, object](boundary=record.epoch), f"end of epoch {record.epoch}"
     if isinstance(record, StepRecord):
         heard = [*checkout.state.heard_notes, *(one.id for one in record.proposal.reviewer_notes)]
-        done = {"step": record.step, "epoch": record.epoch, "heard_notes": tuple(heard)}
+        changes = {"step": record.step, "epoch": record.epoch, "heard_notes": tuple(heard)}
         if record.basis_sha256 == run.basis_sha256:  # else it changed since the step was proposed
             extra = plan.extra_steps(len(run.splits.train), run.config.train, checkout.state)
-            done |= {"basis": run.basis, "kept": run.kept, "extra_steps": extra}
+            changes |= {"basis": run.basis, "kept": run.kept, "extra_steps": extra}
         origin = f"step {record.step}"
-    done |= {
+    changes |= {
         **decided_snapshots(decision, candidate.skill, record.step, origin),
         **charged(checkout, record.usage, record.accounts),
         "config_sha256": run.config_sha256,
         "simulated": run.simulated,
     }
-    after = replace(checkout, state=checkout.state.model_copy(update=done), skill=skill)
+    after = replace(checkout, state=checkout.state.model_copy(update=changes), skill=skill)
     run.listen(Decided(after, record))
     seconds = run.clock() - began
     # in a thread, so that prefetched rollouts continue meanwhile
@@ -179,8 +179,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         run.observer(
             Note(
                 f"All measured selection tasks ({decided.state.current.measurement.n}) are solved, "
-                "so training ends: harder or more would show what else to learn."
-                f"{unused_tasks(run)}"
+                f"so training ends. Harder or more tasks would show more.{unused_tasks(run)}"
             )
         )
     if isinstance(record, BoundaryRecord):
@@ -201,7 +200,7 @@ async def advance_to_candidate(run: Run) -> Outcome | Candidate | None:
     work = next_work(run, checkout, candidate)
     if candidate is None and isinstance(work, plan.StepPlan):
         async with open_models(run, checkout, str(work.step)) as models:
-            candidate = await _candidate(run, checkout, work, None, models)
+            candidate = await _resumed_or_proposed(run, checkout, work, None, models)
     if candidate is not None and candidate.commit is not None:
         return candidate
     return await advance(run)
@@ -244,7 +243,7 @@ def next_work(
     return plan.plan_step(run.splits.train, run.config.train, step, checkout.state)
 
 
-async def _candidate(
+async def _resumed_or_proposed(
     run: Run,
     checkout: ScoredCheckout,
     work: plan.StepPlan | int,

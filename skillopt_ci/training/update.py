@@ -121,8 +121,9 @@ def update_mode(optimizer: Optimizer) -> UpdateMode[Any]:
         case "patch":
             return UpdateMode(mode, "", "edit", replies.EDITS, _applied)
         case "rewrite_from_suggestions":
-            rewritten = partial(_rewritten, tokens)
-            return UpdateMode(mode, "_rewrite", "suggestion", replies.SUGGESTIONS, rewritten)
+            return UpdateMode(
+                mode, "_rewrite", "suggestion", replies.SUGGESTIONS, partial(_rewritten, tokens)
+            )
         case "full_rewrite_minibatch":
             return UpdateMode(
                 mode, "_full_rewrite", "candidate", replies.CANDIDATES, _taken_over, tokens
