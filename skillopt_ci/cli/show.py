@@ -63,7 +63,7 @@ def status_command(settings: Globals) -> None:
     if flying:
         rows += [
             ("in flight", f"{what}: its candidate {commit[:10]} waits to be measured"),
-            ("used by it", f"{words.usage_text(flying.record.usage)}; not counted in `used` yet"),
+            ("its proposal", f"{words.usage_text(flying.record.usage)}; not yet part of `used`"),
             ("next", f"{first}the verdict on it, by `step` or `run`"),
         ]
     elif coming is not None:

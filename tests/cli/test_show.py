@@ -117,7 +117,7 @@ def test_a_candidate_that_waits_is_in_flight(cli, done, git):
     assert halfway.code == 0, halfway.err
     commit = git(done, "rev-parse", "skillopt-candidate/quickstart")
     told = cli(done, "status")
-    assert f"step 3: its candidate {commit[:10]} waits to be measured\nused by it " in told.out
+    assert f"step 3: its candidate {commit[:10]} waits to be measured\nits proposal " in told.out
     assert next_said(told) == "the verdict on it, by `step` or `run`"
     found = cli(done, "status", "--json", *MORE).json
     assert found["in_flight"] == {"what": "step 3", "commit": commit}
