@@ -161,7 +161,7 @@ def _assumptions(
     assumed: counts.Assumed, sizes: Mapping[Account, CallSize], unpriced: Sequence[str]
 ) -> Iterator[str]:
     yield "Cached answers cost nothing. The most assumes that every question is asked twice."
-    yield "With a budget, the number of steps is planned again after each, by what calls cost."
+    yield "With a budget, each step plans the number of steps again, by what calls cost so far."
     yield f"Assumed: the target solves {percent(assumed.solved)} of the tasks, more with each step."
     yield f"Assumed: the gate accepts {percent(assumed.accepted)} of the candidates."
     if (most := assumed.calls.high) > 1:
