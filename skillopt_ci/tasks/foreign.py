@@ -105,11 +105,9 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
                 found.lost.append(f"{name}: the file {path}: {getattr(error, 'message', error)}")
         entry = {"id": name, "prompt": ask, "metadata": rest}
         if goal or points:
-            told = [
-                one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
-                for one in points
-            ]
-            rubric = "\n- ".join([f"{goal}\n\nEach of these holds:".strip(), *told])
+            rubric = "\n- ".join(
+                [f"{goal}\n\nEach of these holds:".strip(), *map(_written, points)]
+            )
             # In the guide, a pass means that every expectation is met.
             strict = {"rubric": rubric, "hard_at": 1.0} if points else {"rubric": str(goal)}
             found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **strict}})
@@ -130,8 +128,7 @@ def _asked(value: object, name: str, found: Foreign) -> Entry:
     return {"messages": turns}
 
 
-# Rows of CSV and JSON, samples of OpenAI Evals, items of evals on OpenAI's platform, and rows of
-# Hugging Face's server of data sets.
+# Rows of CSV and JSON, of OpenAI's evals (samples, items, results) and of Hugging Face's server.
 
 
 def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
@@ -139,7 +136,9 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     for number, record in enumerate(read_records(file), 1):
         if isinstance(record, TaskRecord):
             # a table of its own may have a column `row`
-            item = record.value.get("row" if "row_idx" in record.value else "item")
+            item = record.value.get(
+                "row" if "row_idx" in record.value else "item", record.value.get("datasource_item")
+            )
             rows.append((number, record, item if isinstance(item, dict) else record.value))
         else:
             refuse([record] if record.is_last else [])
@@ -149,8 +148,9 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     usual = prompt or next((key for key in _ASKS if key in columns), "")
     answer = reference or next((key for key in _ANSWERS if key in columns), "")
     if rows and not {usual, answer} <= columns.keys():
-        lacks = "right answer" if usual in columns else "question"
-        option = "--reference" if usual in columns else "--prompt"
+        lacks, option = (
+            ("right answer", "--reference") if usual in columns else ("question", "--prompt")
+        )
         raise UsageError(
             f"{file}: no column is known to hold the {lacks}",
             hint=f"Name it with {option}. The columns are {', '.join(columns)}.",
@@ -163,11 +163,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         name = str(own if given is None else given)
         asked, right = item.get(ask), item.get(answer)
         texts = right.get("text") if isinstance(right, dict) and "answer_start" in right else right
-        answers = [
-            str(one) if isinstance(one, str | float) else json.dumps(one, ensure_ascii=False)
-            for one in _listed(texts)
-            if one not in ("", None)
-        ]
+        answers = [_written(one) for one in _listed(texts) if one not in ("", None)]
         if empty := [key for key, value in ((ask, asked), (answer, answers)) if not value]:
             found.lost.append(f"{name}: the column {empty[0]} is empty")
             continue
@@ -241,3 +237,7 @@ def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
+
+
+def _written(value: object) -> str:
+    return str(value) if isinstance(value, str | float) else json.dumps(value, ensure_ascii=False)

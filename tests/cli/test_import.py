@@ -85,8 +85,7 @@ def test_samples_of_openai_evals_keep_their_turns(cli, tmp_path):
     write(tmp_path, {"sums.jsonl": lines(*samples, *more)})
     told = cli(tmp_path, "import", "sums.jsonl", "--json").json
     found = tasks(tmp_path)
-    assert found["sums-1"]["messages"] == CHAT
-    assert found["sums-1"]["references"] == ["2", "2.0"]
+    assert found["sums-1"] == {"id": "sums-1", "messages": CHAT, "references": ["2", "2.0"]}
     assert found["sums-2"]["messages"] == [{"role": "user", "content": "Add."}]
     assert told["lost"] == ["sums-2: that its last message is the system's"]
 
@@ -109,6 +108,7 @@ ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in r
         ("empty.csv", "prompt,target,,\n" + "".join(f"Say {n}.,{n},,\n" for n in range(8)), ()),
         ("alpaca.json", ALPACA, ()),
         ("items.jsonl", lines(*ITEMS), ("--prompt", "ticket", "--reference", "correct_label")),
+        ("run.json", {"data": [{"id": "o", "datasource_item": one} for one in ROWS]}, ()),
     ],
 )
 def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name, content, options):
