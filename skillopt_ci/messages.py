@@ -2,9 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 ChatRole = Literal["system", "user", "assistant", "tool"]
+#: Our role for each of OpenAI's.
+CHAT_ROLES: dict[str, ChatRole] = {one: one for one in get_args(ChatRole)} | {"developer": "system"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,14 @@ from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.confinement import current
 from skillopt_ci.environments.api import Division, read_options
 from skillopt_ci.errors import UsageError
-from skillopt_ci.messages import Message
+from skillopt_ci.messages import CHAT_ROLES, Message
 from skillopt_ci.rollout.environment import Environment, Split
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import did_you_mean, user_errors, user_text
 
 #: The prefix of a value that names a file.
 FILE = "file://"
-_ROLES = ("system", "user", "assistant")
+_ROLES = ("system", "developer", "user", "assistant")
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: A text that may be the name of a file or a pattern. A longer one, with more folders than glob can
@@ -428,7 +428,7 @@ def _messages(template: str, values: Mapping[str, Any]) -> tuple[Message, ...]:
     filled = rendered(template, values)
     # filled in as a text, a value with a quotation mark would break the JSON
     turns = rendered(_turns(template), values) or _turns(filled)
-    said = (Message(one["role"], _said(one.get("content", ""))) for one in turns)
+    said = (Message(CHAT_ROLES[one["role"]], _said(one.get("content", ""))) for one in turns)
     return tuple(said) or (Message("user", filled),)
 
 

@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
-from typing import get_args
 
 from aiohttp import web
 
-from skillopt_ci.messages import ChatRole, Image, Message, ToolCall
+from skillopt_ci.messages import CHAT_ROLES, Image, Message, ToolCall
 from skillopt_ci.model.providers import as_sent
 from skillopt_ci.model.types import (
     ChatReply,
@@ -21,7 +20,6 @@ from skillopt_ci.model.types import (
     Usage,
 )
 
-_ROLES: dict[str, ChatRole] = {role: role for role in get_args(ChatRole)} | {"developer": "system"}
 #: Longer request bodies are rejected: no conversation is that long.
 _MOST_BYTES = 256 * 1024 * 1024
 #: Shutdown does not wait for open requests; aiohttp takes 0 to mean forever.
@@ -67,8 +65,8 @@ def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
 
 
 def _message(message: JsonObject) -> Message:
-    if (role := message.text("role")) not in _ROLES:
-        raise BadRequestError(f"{role!r} is not a role: {', '.join(_ROLES)}")
+    if (role := message.text("role")) not in CHAT_ROLES:
+        raise BadRequestError(f"{role!r} is not a role: {', '.join(CHAT_ROLES)}")
     images = []
     for part in message.each("content"):
         if part.get("type") == "image_url":
@@ -78,7 +76,7 @@ def _message(message: JsonObject) -> Message:
             images.append(Image(head.removeprefix("data:"), data))
     calls = ((call, call.at("function")) for call in message.each("tool_calls"))
     return Message(
-        _ROLES[role],
+        CHAT_ROLES[role],
         message.words("content"),
         images=tuple(images),
         tool_calls=tuple(

@@ -145,7 +145,7 @@ def test_values_may_name_others_and_hold_what_json_escapes(tmp_path):
 def test_files_are_read_from_beside_the_configuration(tmp_path):
     (tmp_path / "p.txt").write_text("one {{q}}\n---\ntwo {{q}}\n")
     (tmp_path / "chat.json").write_text(
-        '[{"role": "system", "content": "{{q}}"}, {"role": "user", "content": "go"}]'
+        '[{"role": "developer", "content": "{{q}}"}, {"role": "user", "content": "go"}]'
     )
     (tmp_path / "q.txt").write_text("from a file")
     (tmp_path / "schema.json").write_text('{"type": "object"}')
