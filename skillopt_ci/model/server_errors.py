@@ -29,6 +29,8 @@ _UNPAID = frozenset(
 _UNPAID_WORDS = re.compile(r"(?i)credit balance is too low|specified (?:\w+ )?API usage limits")
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "data_inspection_failed", "invalid_prompt"}
+    | {"image_content_policy_violation", "misalignment_policy_violation"}
+    | {"bio_policy", "cyber_policy", "refusal"}  # the last is OpenRouter's
 )
 _FILTERED_WORDS = re.compile(
     r"content (?:management|filtering) policy|(?:input was|has been) flagged", re.IGNORECASE
@@ -207,9 +209,13 @@ def told_error(document: JsonObject, missing: str, usage: Usage) -> ServerError:
         said = document.text("error", "message", "msg", "detail")[:LONGEST_MESSAGE]
         found = f"the response holds no {missing}" + (f": {said}" if said else "")
         raise TransientFailure(found, usage=usage)
-    code, kind = error.text("code"), error.text("type")  # some write the status as a text
+    code, kind = error.text("code"), _kind(error)  # some write the status as a text
     status = int(code) if code in map(str, range(400, 600)) else _STATUS_OF_TYPE.get(kind, 502)
     return ServerError(status, _said(error)[:LONGEST_MESSAGE], code, kind, usage=usage)
+
+
+def _kind(error: JsonObject) -> str:
+    return error.text("type") or error.at("metadata").text("error_type")  # the latter OpenRouter's
 
 
 def _said(error: JsonObject) -> str:
@@ -234,7 +240,7 @@ def server_error(error: Any, secrets: Collection[str]) -> ServerError:
         message=redact(" ".join(message.split()), secrets)[:LONGEST_MESSAGE],
         # Anthropic's stable error code is in the details.
         code=fields.text("code") or fields.at("details").text("error_code"),
-        type=fields.text("type"),
+        type=_kind(fields),
         param=fields.text("param"),
         retry_after=wait_in_words(whole) if wait is None else wait,
     )

@@ -340,10 +340,13 @@ def test_the_provider_behind_openrouter_is_heard(api):
     config = role(api, replace(FAMILIES[0], role={"provider": "openrouter"}), temperature=1)
     (reply,) = ask(config, request())
     assert (reply.text, "temperature" in api.bodies[1]) == ("hello", False)
-    told["metadata"] = {"raw": "This model's maximum context length is 8 tokens"}
-    api.will({"error": told})
-    with pytest.raises(ModelRefusal, match="Provider returned error: This model's maximum"):
-        ask(config, request())
+    long = {**told, "metadata": {"raw": "This model's maximum context length is 8 tokens"}}
+    kept = {"message": "It refused", "code": 403, "metadata": {"error_type": "refusal"}}
+    told = "Provider returned error: This model's maximum"
+    for error, status, words in ((long, 200, told), (kept, 200, "It ref"), (kept, 403, "It ref")):
+        api.will({"error": error}, status)
+        with pytest.raises(ModelRefusal, match=words):
+            ask(config, request())
 
 
 def test_a_server_s_wish_to_wait_is_heard(api, family):
@@ -444,6 +447,7 @@ def test_an_answer_cut_at_the_limit_says_so(api, family):
     [
         *((code, ModelUnavailable) for code in ("server_error", "rate_limit_exceeded", "", None)),
         *(("invalid_prompt", ModelRefusal), ("image_too_large", ModelSetupError)),
+        *((f"{what}_policy_violation", ModelRefusal) for what in ("misalignment", "image_content")),
     ],
 )
 def test_a_response_that_failed_or_goes_on_is_an_error(api, code, outcome):

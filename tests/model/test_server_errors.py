@@ -29,7 +29,7 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
 @pytest.mark.parametrize(
     ("status", "message", "code"),
     [
-        *((400, "", code) for code in ("content_filter", "invalid_prompt")),
+        *((400, "", code) for code in ("content_filter", "invalid_prompt", "bio_policy")),
         *((400, "", code) for code in ("context_length_exceeded", "data_inspection_failed")),
         (400, "triggered our content management policy", ""),
         (403, "your input was flagged", ""),
