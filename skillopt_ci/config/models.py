@@ -35,11 +35,10 @@ class Preset:
     ``key`` names the variable of its key, which may be unset if ``key_optional``. ``structured`` is
     how a reply can be held to a schema, ``thinking`` has the fields of a request that turn thinking
     on and off, ``thinking_hint`` what to do without such a switch, ``body`` those of every request.
-    ``rejects`` names settings of a role that it has no use for, ``carried`` fields of an answer
-    that must come back with its tool calls. ``caching`` says who has the beginning of a prompt read
-    only once. ``program`` and ``variables`` are an agent's command and what it may see of the
-    environment, ``same_key`` variables that are filled from another where they are not set,
-    ``target`` and ``optimizer`` examples of models.
+    ``carried`` names fields of an answer that must come back with its tool calls. ``caching`` says
+    who has the beginning of a prompt read only once. ``program`` and ``variables`` are an agent's
+    command and what it may see of the environment, ``same_key`` variables that are filled from
+    another where they are not set, ``target`` and ``optimizer`` examples of models.
     """
 
     title: str
@@ -56,7 +55,6 @@ class Preset:
     thinking: Mapping[bool, Mapping[str, object]] = field(default_factory=dict)
     thinking_hint: str = ""
     body: Mapping[str, object] = field(default_factory=dict)
-    rejects: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
     target: str = ""
     optimizer: str = ""
@@ -261,9 +259,6 @@ class ModelRole(Section):
             raise ValueError(f"{preset.title} has no switch for `thinking: {wish}`; {why}")
         if self.api == "responses" and preset.protocol != "chat":
             raise ValueError(f"{preset.title} has no interface called responses")
-        for name in preset.rejects:
-            if getattr(self, name) is not None:
-                raise ValueError(f"{preset.title} takes no {name}; leave it out")
 
     @field_validator("base_url")
     @classmethod

@@ -12,7 +12,6 @@ from skillopt_ci.errors import ComputerFailure, ModelSetupError
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.messages import Image, Message, well_formed
 from skillopt_ci.model.access import redact, secret_values
-from skillopt_ci.model.providers import require_abilities
 from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.model.types import ChatReply, ChatRequest, ModelRefusal, estimated_usage
 from skillopt_ci.program import run_program, signal_name, visible_environ
@@ -76,7 +75,7 @@ class CommandClient:
             raise self._not_there("not found")
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        require_abilities(self._section, self._config, request)
+        _require_abilities(self._section, self._config, request)
         with scratch_folder("command") as name:
             workplace = Path(name, "workplace")
             workplace.mkdir()
@@ -137,6 +136,21 @@ class CommandClient:
             f"{self._section}.command: {self._config.program[0]!r} cannot be run: {detail}",
             hint="Give a program on the PATH, or one of the repository as {root}/path/to/it; it "
             f"must be executable. Variables that it needs go into {self._section}.env.",
+        )
+
+
+def _require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
+    """Raise :class:`ModelSetupError` if the provider cannot take the request's images or tools."""
+    preset = config.preset
+    if not preset.images and any(message.images for message in request.messages):
+        raise ModelSetupError(
+            f"{section}: {preset.title} does not accept pictures, but the task has some",
+            hint="Choose another provider for this role, or leave the pictures out.",
+        )
+    if not preset.tools and request.tools:
+        raise ModelSetupError(
+            f"{section}: {preset.title} cannot call tools, but the task needs them",
+            hint="Choose a provider that serves a model over HTTP for this role.",
         )
 
 

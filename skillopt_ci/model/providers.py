@@ -176,21 +176,6 @@ def _reason(error: BaseException) -> str:
 _LONGEST_CONNECT = 4.0
 
 
-def require_abilities(section: str, config: ModelRole, request: ChatRequest) -> None:
-    """Raise :class:`ModelSetupError` if the provider cannot take the request's images or tools."""
-    preset = config.preset
-    if not preset.images and any(message.images for message in request.messages):
-        raise ModelSetupError(
-            f"{section}: {preset.title} does not accept pictures, but the task has some",
-            hint="Choose another provider for this role, or leave the pictures out.",
-        )
-    if not preset.tools and request.tools:
-        raise ModelSetupError(
-            f"{section}: {preset.title} cannot call tools, but the task needs them",
-            hint="Choose a provider that serves a model over HTTP for this role.",
-        )
-
-
 def settings_of(
     config: ModelRole, request: ChatRequest, refused: Collection[str] = ()
 ) -> dict[str, object]:
@@ -258,7 +243,6 @@ class ServerClient:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Raises :class:`TransientFailure` and the errors of :class:`ChatClient`."""
         config, wire = self._config, self._wire
-        require_abilities(self._section, config, request)
         tools = {tool.name for tool in request.tools}
         request = replace(
             request, messages=tuple(sendable(message, tools) for message in request.messages)

@@ -87,8 +87,6 @@ def test_what_cannot_be_is_told_with_what_could(complaint, role, words):
         ({"provider": "ollama", "thinking": True}, "Ollama has no switch"),
         ({"provider": "qwen", "thinking": True}, "Qwen (Alibaba Cloud) has no switch"),
         ({"provider": "anthropic", "api": "responses"}, "no interface called responses"),
-        ({"provider": "minimax", "reasoning_effort": "low"}, "MiniMax takes no reasoning_effort"),
-        ({"provider": "qwen", "reasoning_effort": "low"}, "takes no reasoning_effort"),
         ({"provider": "codex", "temperature": 1}, "a command has no temperature"),
         ({"provider": "copilot", "thinking": True}, "a command has no thinking"),
         ({"provider": "groq", "env": ["A"]}, "`env` is for `provider: command`"),

@@ -30,7 +30,7 @@ def _yes(value: object) -> str:
 def _thinking(preset: Preset) -> str:
     switch = "switch" if len(preset.thinking) == 2 else "off switch" if preset.thinking else ""
     is_server = preset.protocol not in ("command", "simulated")
-    effort = "effort" if is_server and "reasoning_effort" not in preset.rejects else ""
+    effort = "effort" if is_server else ""
     return ", ".join(filter(None, (effort, switch))) or "—"
 
 
