@@ -42,7 +42,8 @@ BUSY = re.compile(
 )
 REFUSED = re.compile(
     r"(?:prompt|input|context)\b.{0,60}\b(?:too long|exceed\w*|maximum)"
-    r"|context[ _](?:length|window)|content[ _](?:filter|policy)|usage polic|invalid_prompt",
+    r"|context[ _](?:length|window)|content[ _](?:filter|policy)|usage polic|invalid_prompt"
+    r"|safeguards flagged|flagged for possible",
     re.IGNORECASE,
 )
 WRONG_SETTING = re.compile(

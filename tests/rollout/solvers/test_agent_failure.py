@@ -52,6 +52,8 @@ REFUSED = [
     "The provider rejected the prompt as too long, but automatic recovery could not reduce it.",
     "Your input exceeds the context window of this model.",
     "invalid_prompt: this may violate our usage policy",
+    "This content was flagged for possible cybersecurity risk. To get authorized, join it.",
+    "API Error: Opus 5's safeguards flagged this message (https://www.anthropic.com/legal/aup).",
 ]
 
 
