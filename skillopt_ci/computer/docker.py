@@ -199,16 +199,17 @@ class Containers:
         await engine.provide(image)
         options, variables = _environment({**_BASIC, **spec.environ})
         try:
-            creating = engine.call(
-                *("run", "--detach", "--pull", "never", "--name", name),
-                *("--label", f"{LABEL}={this_process()}", "--entrypoint", "/bin/sh"),
-                *("--user", _ROOT, "--workdir", "/", "--hostname", "computer"),
-                *_host_options(spec, agent),
-                *options,
-                *("--", image, *_WAIT),
-                variables=variables,
+            await shielded(  # even without `docker`, the engine would go on
+                engine.call(
+                    *("run", "--detach", "--pull", "never", "--name", name),
+                    *("--label", f"{LABEL}={this_process()}", "--entrypoint", "/bin/sh"),
+                    *("--user", _ROOT, "--workdir", "/", "--hostname", "computer"),
+                    *_host_options(spec, agent),
+                    *options,
+                    *("--", image, *_WAIT),
+                    variables=variables,
+                )
             )
-            await shielded(creating)  # even without `docker`, the engine would go on
             yield Computer(ContainerShell(engine, name, f"{agent}:{agent}"))
         finally:
             await engine.remove(name)

@@ -147,9 +147,10 @@ class AttemptRunner:
                 await self.sleep(backoff(number, None, self.draw))
             with in_attempt(request, number):
                 try:
-                    # in a task of its own, see `run_solver`: graders can be users' code, too
-                    rollout = await asyncio.create_task(self._attempt(request))
-                    return replace(rollout, retries=number)
+                    # in a task of its own: see `run_solver`
+                    return replace(
+                        await asyncio.create_task(self._attempt(request)), retries=number
+                    )
                 except (ModelUnavailable, ComputerFailure, EnvironmentFailure) as error:
                     failure = error.message
                     self.record(events.TryFailed(failure))
@@ -304,13 +305,16 @@ class AttemptRunner:
             return known
         for number in range(1, self.settings.retries + 2):
             try:
-                score = await self.grading.grade(task, attempt)
+                # in a task of its own, too: graders can be users' code
+                score = await asyncio.create_task(self.grading.grade(task, attempt))
                 break
             except GraderError as failure:
                 last = number > self.settings.retries
                 if last or not isinstance(failure.__cause__, ComputerFailure):
                     raise
                 self.record(events.TryFailed(failure.message))
+            finally:
+                raise_if_cancelled()  # whatever the grader made of it
             await self.sleep(backoff(number, None, self.draw))
         if self.cache is not None and scorer:
             self.cache.store.put_grade(key, scorer, score)

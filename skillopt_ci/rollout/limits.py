@@ -155,9 +155,9 @@ async def run_solver(
     """Run ``solver``; ``so_far`` has what it did, even if this raises. None: no limits."""
     raised = f"environment: the solver {solver.name} raised"
     tracker = LimitTracker(limits or AttemptLimits(steps=None))
-    token = _TRACKER.set(tracker)
 
     async def follow() -> Attempt | None:
+        _TRACKER.set(tracker)  # for this task and those that it starts
         steps = solver.solve(task, skill, place)
         try:
             return await _followed(steps, place, tracker, grade_every_step, told, so_far)
@@ -195,8 +195,6 @@ async def run_solver(
             raise
         with user_errors(raised):
             raise
-    finally:
-        _TRACKER.reset(token)
     return replace(attempt, progress=tuple(so_far.progress))
 
 
