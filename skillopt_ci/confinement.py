@@ -205,6 +205,7 @@ class Confinement:
     trusted: bool = False
 
     def cell(self, folder: Path) -> Cell:
+        """A place for one program or computer, which gets ``folder`` and everything in it."""
         if self.kind != "user":
             return Cell(self, folder)
         cell = Cell(self, folder, FIRST_USER + secrets.randbelow(USERS))

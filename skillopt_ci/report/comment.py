@@ -411,9 +411,6 @@ def annotations(
         )
 
 
-# The answer to a reviewer's note.
-
-
 def note_answers(run: str, record: StepRecord, commit: str, links: md.Links) -> dict[str, str]:
     """The answer to each note, by the note's id; ``commit`` is the step's verdict."""
     return {

@@ -216,9 +216,6 @@ def shortened(text: str, limit: int) -> str:
     return f"{text[:half]}\n[… {left_out:,} characters left out …]\n{text[-half:]}"
 
 
-# Scores.
-
-
 def estimate_text(found: MeanEstimate) -> str:
     """A mean with its 95 % interval: ``0.625 [0.47, 0.76] n=40``."""
     if found.mean is None:

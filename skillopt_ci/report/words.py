@@ -58,9 +58,6 @@ def event_name(entry: HistoryEntry) -> str:
     return _EVENTS[entry.kind].format(entry)
 
 
-# Usage.
-
-
 def usage_text(usage: Usage) -> str:
     about = "about " if usage.estimated else ""
     calls, tokens = plural(usage.calls, "call"), plural(usage.tokens, "token")

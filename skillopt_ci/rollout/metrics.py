@@ -185,6 +185,8 @@ def graded(one: Rollout) -> Graded:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
+    """The mean hard and soft score of one task type, over ``hard.n`` measured tasks."""
+
     task_type: str
     hard: MeanEstimate
     soft: MeanEstimate

@@ -108,8 +108,11 @@ def conversation(
 
 
 def attachments(task: Task) -> list[str]:
-    texts = [f"File {file.name}:\n{fenced(file.content)}" for file in task.files]
-    return texts + [f"Picture: {image.name}" for image in task.images]
+    """The task's files as texts for a prompt, and the names of its pictures."""
+    return [
+        *(f"File {file.name}:\n{fenced(file.content)}" for file in task.files),
+        *(f"Picture: {image.name}" for image in task.images),
+    ]
 
 
 def task_text(task: Task) -> str:

@@ -208,9 +208,6 @@ def _unavailable(role: _Role) -> _Fields:
     return {"provider": "openai", "model": role.chosen()}
 
 
-# Programs.
-
-
 def _command(model: Node, env: str, *command: str) -> _Fields:
     return {"provider": "command", "model": model, "command": command, "env": tuple(env.split())}
 
@@ -295,9 +292,6 @@ def _copilot(role: _Role) -> _Fields:
         "timeout": role.number("copilot_chat_timeout", 600),
         "command": (role.text("copilot_exec_path", default=program), *arguments),
     }
-
-
-# Servers.
 
 
 def _openai(role: _Role) -> _Fields:
