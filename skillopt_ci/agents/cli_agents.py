@@ -40,7 +40,7 @@ class AgentFacts:
     """How to run an agent, and where it looks for skills.
 
     ``arguments`` run it once, non-interactively and with all permissions, since the computer
-    confines it. The prompt goes to standard input, or after ``prompt_option`` if that is set.
+    confines it. The prompt goes to standard input.
     ``skills`` is the agent's skills folder in a repository, ``instructions`` the file that it
     always reads. One of the variables in ``keys`` must be set; ``passed_on`` are other variables
     that it may see; ``environ`` is set in addition. ``same_key`` maps a variable to the one that
@@ -55,7 +55,6 @@ class AgentFacts:
     passed_on: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     same_key: Mapping[str, str] = field(default_factory=dict)
-    prompt_option: str = ""
     last_argument: str = ""
     turns_option: str = ""
     cost_option: str = ""
@@ -89,8 +88,7 @@ AGENTS: Mapping[str, AgentFacts] = {
     ),
     "copilot": AgentFacts(
         program="copilot",
-        arguments=("--output-format", "json", "--allow-all-tools", "--no-ask-user"),
-        prompt_option="-p",
+        arguments=("--output-format", "json", "--allow-all", "--no-ask-user"),
         skills=".github/skills",
         # GH_TOKEN and GITHUB_TOKEN work too, but grant more than an agent should get by
         # default. A self-hosted server may need no key, only its URL.
@@ -181,8 +179,6 @@ def _agent_command(
     ):
         arguments += [option, str(value)] if option and value is not None else []
     arguments += settings.arguments
-    if facts.prompt_option:
-        return (*arguments, facts.prompt_option, prompt), ""
     return (*arguments, *filter(None, [facts.last_argument])), prompt
 
 

@@ -64,7 +64,7 @@ def test_usage_is_what_the_server_said(agent, model):
 
 
 def test_instructions_are_read_and_the_key_is_not_kept(agent, model):
-    model.plan = Plan(command="env; echo made > made.txt")
+    model.plan = Plan(command="env && head -1 /etc/passwd && echo made > made.txt")
     skill_as = {"claude-code": "claude", "gemini": "gemini"}.get(agent, "agents")
     run = real_agents.run(AGENTS[agent], model, skill_as=skill_as)
     assert RULE in model.text
