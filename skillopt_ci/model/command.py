@@ -23,7 +23,8 @@ CANNOT_RUN = (126, 127)
 
 # How agent CLIs report errors of their servers.
 BAD_KEY = re.compile(
-    r"invalid (?:x-)?api[ -]?key|incorrect api key|api key (?:is )?(?:not valid|missing|required)"
+    r"invalid (?:x-)?api[ -]?key|incorrect api key"
+    r"|api key (?:is )?(?:not valid|invalid|missing|required|expired)|(?:log ?|sign )in again"
     r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|failed to authenticate"
     r"|no authentication information|(?<!line )\b40[13]\b|unauthori[sz]ed"
     r"|(?:run|use) (?:the )?'?/login|(?:set an|invalid) auth method|credit balance",
@@ -35,7 +36,8 @@ BUSY = re.compile(
     r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
     r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|unable to connect|request timed out"
     r"|connection (?:error|reset|refused|failed|(?:was )?closed)|socket hang up|network error"
-    r"|you(?:['’]ve| have) hit your [\w -]{0,20}(?:limit|cap)\b|(?:hour|weekly) limit reached"
+    r"|you(?:['’]ve| have)? (?:hit|reached) your [\w'’ -]{0,30}(?:limit|cap|budget)\b"
+    r"|(?:hour|weekly) limit reached|capacity (?:is )?unavailable"
     r"|out of (?:extra usage|(?:usage )?credits)|response (?:stalled mid-stream|stopped arriving)"
     r"|stream (?:disconnected|idle timeout)|fetch failed|at capacity|high demand|temporary error",
     re.IGNORECASE,
@@ -47,8 +49,9 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 WRONG_SETTING = re.compile(
-    r"(?<!line )\b404\b|\bmodels?\b.{0,80}\bnot (?:found|exist)|unknown (?:option|arguments?)\b"
-    r"|unexpected argument|root/sudo privileges",
+    r"(?<!line )\b404\b|\bmodels?\b.{0,80}\b(?:not (?:found|exist)|is not (?:supported|available))"
+    r"|cannot use this model|unknown (?:option|arguments?)\b|unexpected argument"
+    r"|root/sudo privileges",
     re.IGNORECASE,
 )
 

@@ -25,6 +25,8 @@ BUSY = [
     *("You've hit your limit · resets 2am", "You've hit your session limit · resets 3:45pm"),
     *("5-hour limit reached · resets 8pm", "API Error: Response stalled mid-stream."),
     *("getaddrinfo EAI_AGAIN api.example.com", "Your workspace is out of credits."),
+    *("You hit your spend cap set in your workspace.", "You've reached your Fable limit"),
+    *("You've hit your team's pooled group budget.", "Flex capacity unavailable."),
     "We’re currently experiencing high demand, which may cause temporary errors.",
     "exceeded retry limit, last status: 429 Too Many Requests",
     "Failed to get response from the AI model; retried 5 times Last error: 500 boom",
@@ -38,11 +40,14 @@ NO_KEY = [
     "Failed to authenticate. API Error: 403 Your key may not use this model (HTTP status 403)",
     "Authentication failed with provider at http://x/v1 (HTTP 401). Check your key.",
     "Invalid auth method selected.",
+    *("API key expired. Please renew the API key.", "Please log out and sign in again."),
 ]
 WRONG_SETTING = [
     "There's an issue with the selected model (m). It may not exist or you may not have access.",
     "unexpected status 404 Not Found: model: m does not exist, url: http://x/v1/responses",
     "Model 'm' not found on provider at http://x/v1 (HTTP 404).",
+    "The 'm' model is not supported when using Codex with a ChatGPT account.",
+    *('Model "m" from --model flag is not available.', "Cannot use this model: m. Available: x"),
     "error: unexpected argument '--x' found",
     "--dangerously-skip-permissions cannot be used with root/sudo privileges",
 ]
