@@ -24,9 +24,10 @@ _SKILL_PLACES = (
     "SKILL.md",
     "skills/*/SKILL.md",
     ".claude/skills/*/SKILL.md",
-    ".agents/skills/*/SKILL.md",
+    ".*/skills/*/SKILL.md",
     "AGENTS.md",
     "CLAUDE.md",
+    "GEMINI.md",
 )
 
 

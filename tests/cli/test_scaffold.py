@@ -62,7 +62,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     [
         ([], None),
         (["AGENTS.md", "skills/b/SKILL.md", "skills/a/SKILL.md"], "skills/a/SKILL.md"),
+        (["AGENTS.md", ".github/skills/a/SKILL.md"], ".github/skills/a/SKILL.md"),
+        ([".cursor/skills/a/SKILL.md", ".claude/skills/b/SKILL.md"], ".claude/skills/b/SKILL.md"),
         (["AGENTS.md"], "AGENTS.md"),
+        (["GEMINI.md"], "GEMINI.md"),
     ],
 )
 def test_a_skill_that_is_there_is_found(files, found, tmp_path):

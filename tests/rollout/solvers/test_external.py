@@ -98,16 +98,14 @@ def test_turns_files_and_pictures_of_a_task_are_told():
 
 CLAUDE_CODE = "-p --output-format stream-json --verbose --permission-mode bypassPermissions"
 CODEX = "exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox"
+COPILOT = "--output-format json --allow-all --no-ask-user"
 CALLS = {
     "claude-code": (
         f"{CLAUDE_CODE} --model m --max-turns 7 --max-budget-usd 0.5 --extra",
         ".claude/skills/tidy/SKILL.md",
     ),
     "codex": (f"{CODEX} --model m --extra -", ".agents/skills/tidy/SKILL.md"),
-    "copilot": (
-        "--output-format json --allow-all --no-ask-user --model m --extra",
-        ".github/skills/tidy/SKILL.md",
-    ),
+    "copilot": (f"{COPILOT} --model m --extra", ".github/skills/tidy/SKILL.md"),
     "cursor": (
         "-p --output-format stream-json --force --trust --model m --extra",
         ".cursor/skills/tidy/SKILL.md",
