@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
 
 #: Keys that no variable or configuration names, by their shape.
 _SECRET_TEXT = re.compile(
-    r"""\b(?:sk|ghp|gho|ghs|ghu|github_pat|glpat|xox[a-z])[-_][\w-]{8,}  # keys by their prefix
+    r"""\b(?:sk|ghp|gho|ghs|ghu|github_pat|glpat|xox[a-z])[-_][\w.-]{8,}  # keys by their prefix
     | (?<=Bearer\s)[^\s'"]+                                             # HTTP authorisation
     | (?<=://)[^\s/@'"]+(?=@)                                            # user:password@host""",
     re.VERBOSE,

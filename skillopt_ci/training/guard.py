@@ -113,7 +113,9 @@ def order_to_the_optimizer(text: str, known: str) -> str:
 _FORMATS: Mapping[str, re.Pattern[str]] = {
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"),
     "an AWS access key": re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}\b"),
-    "a GitHub token": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{40,})\b"),
+    "a GitHub token": re.compile(
+        r"\b(?:gh[pousr]_(?:\d{1,20}_eyJ[\w.-]{36,2000}|[A-Za-z0-9]{36,})|github_pat_\w{40,})\b"
+    ),
     "a GitLab token": re.compile(r"\bgl(?:pat|ptt|rt)-[\w-]{20,}"),
     "an API key": re.compile(
         r"\bsk-(?=[\w-]{0,200}\d)[\w-]{20,}|\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"

@@ -218,6 +218,8 @@ KEYS = {
 @pytest.mark.parametrize(("kind", "key"), KEYS.items())
 def test_keys_of_known_formats_are_found_anywhere(kind, key):
     assert secret_in(f"- Use `{key}` here.", "") == kind
+    app = f"ghs_1234567_{KEYS['a web token']}"  # an app's, as GitHub makes them since 2026
+    assert guard.without_secrets(f"Use {app}.", ()) == "Use [a GitHub token was here]."
 
 
 @pytest.mark.parametrize(
