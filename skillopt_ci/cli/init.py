@@ -316,10 +316,8 @@ def _steps_to_commit(
 ) -> list[str]:
     folder = settings.config.parent
     tasks = folder / scaffold.task_folder(settings.config.name, choices.run)
-    config, examples, skill = (
-        shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)
-    )
-    files = [config, examples, skill]
+    files = [shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)]
+    _, examples, skill = files
     if github:
         top = repository or (settings.cwd / folder).resolve()
         files.append(shlex.quote(os.path.relpath(top / scaffold.WORKFLOW, settings.cwd.resolve())))
@@ -351,7 +349,8 @@ def _github_steps(
         site = "gh api repos/{owner}/{repo}/pages -f build_type=workflow"
         yield f"Let Actions publish the site:\n     {site}"
     yield "git push --set-upstream origin HEAD"
-    yield f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
+    check = f"GITHUB_TOKEN=$(gh auth token) skillopt-ci check --github{same}"
+    yield f"See what is missing; a public repository also needs an Actions policy:\n     {check}"
     now = f"To start one now:\n     gh workflow run {PurePosixPath(scaffold.WORKFLOW).name}"
     yield f"A push to {branch} starts the first step, and the schedule starts the others. {now}"
 

@@ -149,9 +149,8 @@ def _own_commit() -> dict[str, str]:
         return {"home": _HOME, "commit": _template("commit").strip(), "version": f"v{__version__}"}
     home, commit, version = _HOME, "", f"{__version__}, unreleased"
     with suppress(metadata.PackageNotFoundError):
-        origin = json.loads(
-            metadata.distribution("skillopt-ci").read_text("direct_url.json") or "{}"
-        )
+        noted = metadata.distribution("skillopt-ci").read_text("direct_url.json")
+        origin = json.loads(noted or "{}")
         source = origin.get("vcs_info", {})
         commit, tag = source.get("commit_id", ""), source.get("requested_revision") or ""
         version = tag if re.fullmatch(r"v\d[\d.]*", tag) else version

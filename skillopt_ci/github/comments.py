@@ -49,8 +49,7 @@ def keep_comment(
         with asking(f"comment on #{number}", _WRITE):
             return _comment(client.send("POST", place, {"body": text}))
 
-    found = mine()
-    if not (found or new):
+    if not (found := mine()) and not new:
         return
     if not found:
         made = client.create_idempotent(create, lambda: next(iter(mine()), None))

@@ -32,8 +32,7 @@ class ApiCommits:
         """
         listed = git.run("rev-list", "--objects", "--no-object-names", tree, "--not", *parents)
         for oid in listed.text.splitlines():
-            found = objects.find(git, oid)
-            if found is not None and found.kind == "blob":
+            if (found := objects.find(git, oid)) is not None and found.kind == "blob":
                 content = b64encode(found.content).decode("ascii")
                 self._expect(oid, "blobs", {"content": content, "encoding": "base64"})
         base = git.run("rev-parse", f"{parents[0]}^{{tree}}").text

@@ -3,7 +3,6 @@
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -22,20 +21,25 @@ Line = tuple[Literal["ok", "warning", "error"], str]
 def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]:
     """Check what training needs: the secrets, the right to push the branches, a workflow."""
     with asking(f"show the repository {client.name}"):
-        default = client.send("GET", "")["default_branch"]
+        repository = client.send("GET", "")
+        public = not repository["private"] and "//github.com/" in repository["html_url"]
+        default = repository["default_branch"]
     there = [each["name"] for each in _seen(client, f"/contents/{_PLACE}") or ()]
-    named = (name for name in there if "skillopt" in name)
     # a renamed workflow is recognized by the action that it uses
-    using = (name for name in there if name.endswith((".yml", ".yaml")) and _trains(client, name))
-    found = next(chain(named, using), "*skillopt*.yml")
+    ours = [one for one in there if "skillopt" in one] or [
+        one for one in there if one.endswith((".yml", ".yaml")) and _has(client, one, "skillopt-ci")
+    ]
     write = "`skillopt-ci init --github` writes one; commit it there and push"
-    yield _line(found in there, f"{_PLACE}/{found} is on {default}", write)
+    yield _line(bool(ours), f"{_PLACE}/{[*ours, '*skillopt*.yml'][0]} is on {default}", write)
+    if public and any(_has(client, one, "pull_request_target") for one in ours):
+        listed = _seen(client, "/actions/policies")  # without one, GitHub blocks this event
+        policy = "an Actions policy is there (it must allow all events of the workflow)"
+        yield _line(listed and listed["total_count"] > 0, policy, "Settings → Actions → Policies")
     path = "/actions/permissions/workflow"
     opening = (_seen(client, path) or {}).get("can_approve_pull_request_reviews")
     allow = f"gh api -X PUT repos/{client.name}{path} -F can_approve_pull_request_reviews=true"
     yield _line(opening, "Actions may open pull requests", allow)
-    kinds = ("secrets", "organization-secrets")
-    lists = [_seen(client, f"/actions/{kind}?per_page=100") for kind in kinds]
+    lists = [_seen(client, f"/actions/{of}secrets?per_page=100") for of in ("", "organization-")]
     names = {each["name"] for one in lists if one is not None for each in one["secrets"]}
     for key in secrets:
         is_set = key in names or (None if lists[0] is None else False)
@@ -53,9 +57,9 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
             yield "ok", f"Actions may push {branch}; {guarded}"
 
 
-def _trains(client: Client, name: str) -> bool:
+def _has(client: Client, name: str, words: str) -> bool:
     file = _seen(client, f"/contents/{_PLACE}/{quote(name)}") or {}
-    return b"skillopt-ci" in b64decode(file.get("content") or "")
+    return words.encode() in b64decode(file.get("content") or "")
 
 
 def _line(holds: bool | None, what: str, remedy: str) -> Line:

@@ -49,9 +49,7 @@ def judge(
         return Finding.UNCLEAR
     if difference.mean > 0 and fixed > broken:
         return Finding.IMPROVEMENT
-    if difference.mean < 0 and broken > fixed:
-        return Finding.REGRESSION
-    return Finding.UNCLEAR
+    return Finding.REGRESSION if difference.mean < 0 and broken > fixed else Finding.UNCLEAR
 
 
 def chance(fixed: int, broken: int) -> float:

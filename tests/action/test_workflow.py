@@ -179,6 +179,7 @@ def test_the_models_key_gets_where_the_configuration_looks_for_it(github, model_
 
 def test_check_asks_github_whether_all_that_is_there(github):
     world = github.world
+    world.hub.private = True  # or it would need a policy
     environ = world.variables("", {}) | {"GITHUB_TOKEN": "pat"}
     del environ["GITHUB_REPOSITORY"]  # the remote says it
     words = ["-m", "skillopt_ci", "check", "--github", "--json"]

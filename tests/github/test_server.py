@@ -69,6 +69,14 @@ def test_all_is_well_if_the_workflow_is_named_or_known_by_the_action_that_it_use
     assert lines[-1][1].endswith("rules keep it from being rewritten")
 
 
+def test_a_public_repository_needs_a_policy_for_evaluations(github_hub):
+    github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: pull_request_target\n")
+    level, text = told(github_hub)[1]
+    assert (level, "Settings → Actions → Policies" in text) == ("error", True)
+    github_hub.policies = ["ours"]
+    assert told(github_hub)[1][0] == "ok"
+
+
 def test_a_rule_that_stops_actions_is_told(github_hub):
     many = ["non_fast_forward"] * 140  # each ruleset of the organization may have one
     github_hub.rules = [*many, "pull_request", "deletion", "required_status_checks"]
@@ -79,16 +87,13 @@ def test_a_rule_that_stops_actions_is_told(github_hub):
 
 
 def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
-    github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
-    for name in (
-        "GET /actions/permissions/workflow",
-        "GET /actions/secrets",
-        "GET /rules/branches/{branch}",
-    ):
+    github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: pull_request_target\n")
+    settings = ("/actions/policies", "/actions/permissions/workflow", "/actions/secrets")
+    for name in (*settings, "/rules/branches/{branch}"):
         words = "Resource not accessible by personal access token"
-        github_hub.faults.append(Fault(name, 403, words, times=2))
+        github_hub.faults.append(Fault(f"GET {name}", 403, words, times=2))
     lines = told(github_hub, ["A_KEY"])
-    assert [level for level, _ in lines] == ["ok"] + 4 * ["warning"]
+    assert [level for level, _ in lines] == ["ok"] + 5 * ["warning"]
     assert all("this token may not see " in text for _, text in lines[1:])
 
 

@@ -181,13 +181,10 @@ def test_text_that_would_steer_training_is_told_apart(text, what):
 @pytest.mark.parametrize(
     "text",
     [
-        "Ignore blank lines above the table.",
-        "Stage: the file, then commit.",
+        *("Ignore blank lines above the table.", "Stage: the file, then commit."),
         "Replace the target and delete the old content.",
-        "## Current prices\n\nAppend the total.",
-        "The query optimizer reorders joins.",
-        "Keep the previous value if a message has none.",
-        "Use `<title>` and [links].",
+        *("## Current prices\n\nAppend the total.", "The query optimizer reorders joins."),
+        *("Keep the previous value if a message has none.", "Use `<title>` and [links]."),
     ],
 )
 def test_ordinary_rules_are_no_orders(text):
@@ -202,7 +199,7 @@ def test_words_that_the_skill_has_are_its_own_business():
 
 KEYS = {
     "an AWS access key": "AKIA" + "ABCDEFGHIJKLMNOP",
-    "a GitHub token": "ghp_" + "aB3" * 12,
+    "a GitHub token": "ghs_1234567_eyJhbGciOi.eyJpc3MiOiJnaXRo.MEUC" + "_-aB3" * 12,  # an app's
     "a GitLab token": "glpat-" + "aB3dE" * 4,
     "an API key": "sk-proj-" + "aB3dE" * 5,
     "a Google API key": "AIza" + "aB3dE" * 7,
@@ -211,25 +208,21 @@ KEYS = {
     "a package registry token": "npm_" + "aB3d" * 9,
     "a private key": "-----BEGIN RSA PRIVATE " + "KEY-----",
     "a web token": ".".join(["eyJ" + "aB3dEf" * 3, "eyJ" + "aB3dEf" * 3, "aB3dEf" * 3]),
-    "a password in a web address": "postgres://ada:" + "lovelace@host/db",
+    "a password in a web address": "postgres://ada:" + "lovelace@",
 }
 
 
 @pytest.mark.parametrize(("kind", "key"), KEYS.items())
 def test_keys_of_known_formats_are_found_anywhere(kind, key):
-    assert secret_in(f"- Use `{key}` here.", "") == kind
-    app = f"ghs_1234567_{KEYS['a web token']}"  # an app's, as GitHub makes them since 2026
-    assert guard.without_secrets(f"Use {app}.", ()) == "Use [a GitHub token was here]."
+    assert guard.without_secrets(f"- Use {key}.", ()) == f"- Use [{kind} was here]."
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "password: hunter2hunter2",
-        "API_KEY=9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c",
-        "the token is q7Rt9xLm2vWz",
+        *("password: hunter2hunter2", "API_KEY=9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c"),
+        *("the token is q7Rt9xLm2vWz", "Authorization: Bearer a1b2c3d4e5f6a7b8"),
         'secret = "550e8400-e29b-41d4-a716-446655440000"',
-        "Authorization: Bearer a1b2c3d4e5f6a7b8",
     ],
 )
 def test_random_values_under_a_telling_name_are_found(text):

@@ -55,6 +55,13 @@ def secrets(request: Request) -> Answer:
     return Answer(200, {"total_count": len(listed), "secrets": listed})
 
 
+def policies(request: Request) -> Answer:
+    listed = [{"id": 1, "name": name, "target": "actions", "source_type": "Repository",
+               "source": request.hub.name, "enforcement": "active"}
+              for name in request.hub.policies]  # fmt: skip
+    return Answer(200, {"total_count": len(listed), "policies": listed})
+
+
 def organization_secrets(request: Request) -> Answer:
     del request
     raise Refusal(404, "Not Found")
@@ -127,6 +134,7 @@ ROUTES = {
     "GET /contents/{path}": contents,
     "GET /compare/{basehead}": compare,
     "GET /actions/permissions/workflow": workflow_permissions,
+    "GET /actions/policies": policies,
     "GET /actions/secrets": secrets,
     "GET /actions/organization-secrets": organization_secrets,
     "GET /rules/branches/{branch}": rules,

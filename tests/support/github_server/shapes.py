@@ -11,7 +11,8 @@ def user(login: str) -> Json:
 
 def repository(hub: Hub, name: str | None = None) -> Json:
     name = name or hub.name
-    return {"full_name": name, "url": f"{hub.url}/repos/{name}", "default_branch": "main"}
+    return {"full_name": name, "url": f"{hub.url}/repos/{name}", "default_branch": "main",
+            "private": hub.private, "html_url": f"https://github.com/{name}"}  # fmt: skip
 
 
 def pull(hub: Hub, facts: Json) -> Json:

@@ -59,6 +59,9 @@ class Hub:
     auto_merge: bool = True
     drafts: bool = True
     actions_may_open: bool = True
+    private: bool = False
+    policies: list[str] = field(default_factory=list)
+    """Names of the policies of Actions."""
     secrets: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     """Kinds of the rules that every branch has."""
