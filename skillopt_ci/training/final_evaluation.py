@@ -125,7 +125,7 @@ def earlier_tests(run: Run, commit: str) -> Summary | None:
 
 
 async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
-    """End the run, before all is done only if ``early``; None if it may not or has ended already.
+    """End the run; None if it has ended already, or if work is left and it may not end ``early``.
 
     Raises UsageError while a candidate is in flight.
     """

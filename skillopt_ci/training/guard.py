@@ -243,7 +243,7 @@ class GuardContext:
     keys: tuple[str, ...] = ()
 
     def refuse(self, before: str, after: str) -> str | None:
-        """Why ``after`` may not replace ``before``, or None. Only a closing fence must stay."""
+        """Why ``after`` may not replace ``before``, or None. Only a closing fence must be kept."""
         rules, known = self.rules, f"{self.known}\n{before}"
         added = added_text(before, after)
         if added.strip():

@@ -207,7 +207,7 @@ class Scores:
         )
 
     def finish(self, run: Run, stage: str, expected: int | None = None, above: float = 0.5) -> None:
-        """Refuse errors at the end; warn if a share ``above`` was refused or made graders fail."""
+        """Refuse errors; warn if a larger share than ``above`` was refused or made graders fail."""
         self.refuse_errors(run.config.evaluation.max_error_rate, stage, expected)
         made = self.made.total()
         for bad, how in ((self.refused, "were refused"), (self.ungraded, "made their grader fail")):

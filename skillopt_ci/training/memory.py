@@ -74,7 +74,7 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
     for pattern in patterns:
         tasks = f", tasks: {', '.join(pattern.task_ids)}" if pattern.task_ids else ""
         lines.append(f"- {_quoted(pattern.description)} (×{pattern.count}{tasks})")
-    only = taken if decision.stays and 0 not in taken else ()  # no number stands for all edits
+    only = taken if decision.stays and 0 not in taken else ()  # empty: all edits
     tried = [] if decision.stays and not taken else list(_tried(step.proposal, only))
     if tried and taken:
         lines.append("A person took these edits back. Do not propose them again in any words:")

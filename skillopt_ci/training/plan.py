@@ -204,11 +204,11 @@ def calls_left(
         if limit is None or (name != "calls" and not used):
             continue
         mean = used / max(1, spent.calls) if used else 1.0
-        cheap = min(mean, (getattr(others, name) or 0) / others.calls) if others.calls else mean
+        attempt = min(mean, (getattr(others, name) or 0) / others.calls) if others.calls else mean
         # the first score lowers the mean, so steps may take that much more than they are planned at
-        kept = tests * cheap + min(tests, sizes.calls * sizes.selection) * (mean - cheap)
+        kept = tests * attempt + min(tests, sizes.calls * sizes.selection) * (mean - attempt)
         kept = kept if kept < limit else 0  # else the tests would take it all
-        price = cheap if attempts else mean
+        price = attempt if attempts else mean
         if price or used >= limit:  # a target that costs nothing leaves no limit
             left = min(left, (limit - used - kept) / (price or mean))
     return left

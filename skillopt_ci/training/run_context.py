@@ -91,7 +91,7 @@ class RunnerParts:
         if self.environment is not None:
             with user_errors("environment: identity() must return JSON facts:"):
                 facts["environment"] = dict(self.environment.identity())
-                sha256_of_json(facts)  # raises if they are none
+                sha256_of_json(facts)  # raises if they are not JSON
         return facts
 
     @property
@@ -324,7 +324,7 @@ def open_solver(
                 "`needs_computer`, `identity()` and `solve()`: see docs/environments.md"
             )
     with user_errors(f"environment: {type(solver).__name__}.identity() must return JSON facts:"):
-        sha256_of(dict(solver.identity()))  # like the key of its attempts: a Path is a text
+        sha256_of(dict(solver.identity()))  # as in the key of its attempts: a Path counts as text
     return solver, grading
 
 

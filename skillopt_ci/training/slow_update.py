@@ -337,7 +337,7 @@ def first_epoch(run: Run, checkout: ScoredCheckout) -> tuple[str, BoundaryRecord
 async def later_epoch(
     run: Run, checkout: ScoredCheckout, epoch: int, models: OpenModels
 ) -> tuple[str, BoundaryRecord]:
-    """Compare the epochs' skills on the same tasks; ask for guidance and meta skill at once."""
+    """Compare the epochs' skills on the same tasks; ask for guidance and meta skill in parallel."""
     optimizer, skill = run.config.optimizer, checkout.skill
     earlier = earlier_skill(run, checkout, epoch)
     pairs = await compare_epochs(run, earlier, skill, epoch, models)

@@ -121,9 +121,9 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
     root = ledger.merge_base(start, base)
     if root is None:
         raise RepositoryError(
-            f"skillopt/{ledger.run} and {ledger.base} have no common history.",
+            f"{where} and {ledger.base} have no common history.",
             hint=f"Was {ledger.base} rewritten? Merge it in by hand and push (git merge "
-            "--allow-unrelated-histories). If it is no training run, choose another `run`.",
+            f"--allow-unrelated-histories). If {where} is no training run, choose another `run`.",
         )
     if not ledger.changed_between(root, base, (path, folder.path)):
         return start

@@ -179,7 +179,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         run.observer(
             Note(
                 f"All measured selection tasks ({decided.state.current.measurement.n}) are solved, "
-                f"so training ends. Harder or more tasks would show more.{unused_tasks(run)}"
+                f"so training ends. To go on, add harder tasks, or more.{unused_tasks(run)}"
             )
         )
     if isinstance(record, BoundaryRecord):

@@ -38,7 +38,7 @@ def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop):
     assert checkout.state().step == 2
 
 
-@pytest.mark.parametrize("told", [rf"{SKILL}[\s\S]+keep that branch's", "--allow-unrelated"])
+@pytest.mark.parametrize("told", [rf"{SKILL}[\s\S]+keep that branch's", rf"unrelated.+If {BRANCH}"])
 def test_conflict_with_base_is_told_and_nothing_moves(checkout, told):
     checkout.step()
     before = checkout.ref(BRANCH)
