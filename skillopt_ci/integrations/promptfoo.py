@@ -91,7 +91,7 @@ class TestShape(Shape):
 
 class FileShape(Shape):
     prompts: Annotated[list[_Prompt], BeforeValidator(_listed)]
-    tests: Annotated[list[str | TestShape], BeforeValidator(_listed)]
+    tests: Annotated[list[str | TestShape], BeforeValidator(_listed)] = Field(default_factory=list)
     default: TestShape = Field(default=TestShape(), alias="defaultTest")
     scenarios: list[Any] = Field(default_factory=list)
 
@@ -208,8 +208,9 @@ def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> 
     parts, weights = tuple(map(_scorer, counted)), tuple(one.weight for one in counted)
     if threshold is None and len(set(weights)) == 1:
         return parts[0] if len(parts) == 1 else scorers.AllScorer(type="all", of=parts)
-    hard_at = 1.0 if threshold is None else threshold
-    return scorers.WeightedScorer(type="weighted", of=parts, weights=weights, hard_at=hard_at)
+    return scorers.WeightedScorer(
+        type="weighted", of=parts, weights=weights, hard_at=1.0 if threshold is None else threshold
+    )
 
 
 def _as_text(value: Any) -> str:
@@ -240,10 +241,7 @@ def rendered(value: Any, values: Mapping[str, Any]) -> Any:
     match value:
         case str():
             engine = ImmutableSandboxedEnvironment(
-                autoescape=False,
-                keep_trailing_newline=True,
-                undefined=ChainableUndefined,
-                finalize=_as_text,
+                keep_trailing_newline=True, undefined=ChainableUndefined, finalize=_as_text
             )
             engine.filters["dump"] = _dump
             with user_errors(f"the template {value[:60]!r} cannot be rendered:"):
@@ -261,14 +259,14 @@ def read_tests(file: Path) -> tuple[Task, ...]:
     if config.scenarios:
         raise UsageError(f"{file}: scenarios are not supported; write them out as tests")
     prompts = [text for prompt in config.prompts for text in _prompts(prompt, file.parent)]
-    tests = list[TestShape]()
-    for given in config.tests:
-        tests += [given] if isinstance(given, TestShape) else _tests(given, file.parent)
+    tests = [
+        test
+        for given in config.tests
+        for test in (_tests(given, file.parent) if isinstance(given, str) else [given])
+    ]
     found: list[Task] = []
     for number, test in enumerate((_with(config.default, test) for test in tests), 1):
         where = f"{file}: test {number}"
-        if not test.assertions:
-            raise UsageError(f"{where} has no assertions, so that every answer would pass")
         try:
             found += [*_of_test(number, prompts, test, file)]
         except _Unsupported as why:
@@ -281,6 +279,10 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 
 
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
+    if not test.assertions:
+        raise _Unsupported("it has no assertions, so that every answer would pass")
+    if any("_conversation" in prompt for prompt in prompts):
+        raise _Unsupported("its prompt continues earlier tests (_conversation)")
     _refuse_code(test, "")
     _refuse_code(test.options, "options.")
     if test.prompts is not None and len(prompts) > 1:
@@ -417,7 +419,7 @@ def _paths(value: str, folder: Path) -> list[Path]:
 
 def _path(value: str, folder: Path) -> Path:
     path = folder / value.removeprefix(FILE)
-    if path.suffix in _PROGRAMS:
+    if path.suffix.partition(":")[0] in _PROGRAMS:  # a name may follow: make.py:prompt
         raise UsageError(f"{path}: texts that a program makes are not supported; write them out")
     if current().hides(path, current().root):
         raise UsageError(f"{path} is not a file of the repository that may be read")
@@ -456,6 +458,7 @@ def _shaped(shape: type[Given], data: Any, where: str) -> Given:
         lines = [
             f"{where}: {'.'.join(map(str, one['loc']))}: {one['msg']}"
             for one in error.errors(include_url=False)
+            if one["loc"][-1:] != ("str",)  # a test is a mapping, or else the name of a file
         ]
         raise UsageError("\n".join(lines[:10])) from None
 

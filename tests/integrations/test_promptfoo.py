@@ -23,7 +23,7 @@ VERDICTS = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def write(folder: Path, **config: Any) -> Path:
-    whole = {"prompts": ["{{q}}"], "providers": ["echo"], "tests": [], **config}
+    whole = {"prompts": ["{{q}}"], "providers": ["echo"], **config}
     file = folder / "promptfooconfig.yaml"
     file.write_text(yaml.safe_dump(whole), encoding="utf-8")
     return file
@@ -101,14 +101,10 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path):
         {"vars": {"q": ["a", "b"], "who": "you"}, "description": "many"},
         {"vars": {"q": "c"}, "threshold": 0.2, "assert": [{"type": "contains", "value": "{{q}}"}]},
     ]
-    default = {
-        "vars": {"who": "me"},
-        "assert": [{"type": "contains", "value": "x"}],
-        "threshold": 0.9,
-    }
-    found = read_tests(
-        write(tmp_path, prompts=["{{who}}: {{q}}", "{{q}}?"], tests=tests, defaultTest=default)
-    )
+    x = [{"type": "contains", "value": "x"}]
+    default = {"vars": {"who": "me"}, "assert": x, "threshold": 0.9}
+    file = write(tmp_path, prompts=["{{who}}: {{q}}", "{{q}}?"], tests=tests, defaultTest=default)
+    found = read_tests(file)
     assert [(test.id, test.messages[0].content) for test in found] == [
         ("test-1-vars-1-prompt-1", "you: a"),
         ("test-1-vars-1-prompt-2", "a?"),
@@ -183,9 +179,9 @@ PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"tests": [{"assert": []}]}, "test 1 has no assertions"),
+        ({"tests": [{"assert": OK}], "prompts": ["{{ _conversation }}"]}, "no test that can be"),
         ({"tests": [{"assert": OK, "vars": {"q": "file://q.js"}}]}, "that a program makes"),
-        ({"tests": [{"assert": OK}], "prompts": ["file://p.py"]}, "that a program makes"),
+        ({"tests": [{"assert": OK}], "prompts": ["file://p.py:f"]}, "that a program makes"),
         ({"tests": [{"assert": OK, "vars": {"q": "file:///etc/hosts"}}]}, "not a file of the repo"),
         ({"tests": [{"assert": OK}], "prompts": ["{{ q"]}, "test 1: the template '{{ q' cannot"),
         ({"tests": [{"assert": OK}], "prompts": ["torn.jsonl"]}, "prompts are read from .txt"),
@@ -196,7 +192,7 @@ PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
         ({"tests": [{"assert": [{**OK[0], "threshold": float("nan")}]}]}, "a finite number"),
         ({"tests": [{"assert": OK}], "prompts": [PICTURE]}, "part that is not text"),
         ({"tests": [{"assert": "x"}]}, "promptfooconfig.yaml: tests"),
-        ({"tests": [{"assert": OK}], "scenarios": [{}]}, "scenarios are not supported"),
+        ({"scenarios": [{}]}, "scenarios are not supported"),
         ({"tests": [{"assert": [{"type": "cost"}]}]}, "no test that can be graded here"),
         ({"tests": [{"assert": OK, "vars": CYCLE}]}, "test 1: the variable 'a' grows beyond"),
         ({"tests": [{"assert": OK, "vars": MANY}]}, "test 1: the lists of the variables a, b, c"),
@@ -208,11 +204,13 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
     with pytest.raises(UsageError) as error:
         read_tests(write(tmp_path, **config))
     assert said in str(error.value)
+    assert "tests.0.str" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("test", "why"),
     [
+        ({"assert": []}, "has no assertions, so that every answer would pass"),
         ({"assert": [{"type": "javascript", "value": "1"}]}, "'javascript' is not supported"),
         ({"assert": [{"type": "similar", "value": "x"}]}, "'similar' is not supported"),
         ({"assert": [{"type": "latency", "threshold": 5}]}, "'latency' is not supported"),
