@@ -50,9 +50,8 @@ def import_command(
         write_atomically(settings.cwd / name, "".join(lines))
     root = settings.config_file.parent
     tasks = {name: os.path.relpath(settings.cwd / to / f"{name}.jsonl", root) for name in parts}
-    keys: dict[str, object] = {"tasks": tasks} if tasks else {}
-    if found.scorer:
-        keys["scorer"] = found.scorer
+    given = {"tasks": tasks, "scorer": found.scorer}
+    keys = {key: value for key, value in given.items() if value}
     told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
     if lost:
         more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []

@@ -65,7 +65,8 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
         )
     cases = whole.get("evals") if isinstance(whole, dict) else whole
     dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
-    if dicts and (cases is not whole or any("should_trigger" in one for one in dicts)):
+    behavior = any({"query", "expected_behavior"} <= one.keys() for one in dicts)
+    if dicts and (cases is not whole or behavior or any("should_trigger" in one for one in dicts)):
         _agent_skill(dicts, file.parents[file.parent.name == "evals"], found)
     else:
         _rows(file, prompt, reference, found)
@@ -88,15 +89,16 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
     return replace(found, entries=kept)
 
 
-# evals/evals.json of the Agent Skills guide, and its list of queries with `should_trigger`.
+# evals/evals.json of the Agent Skills guide, and queries with `should_trigger` or what to expect.
 
 
 def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
     for number, case in enumerate(cases, 1):
         rest = dict(case)
         name, goal = str(rest.pop("id", number)), rest.pop("expected_output", "")
-        ask = rest.pop("prompt", None) or rest.pop("query", None)
-        points = _listed(rest.pop("expectations", None)) + _listed(rest.pop("assertions", None))
+        ask = rest.pop("prompt", None) or rest.pop("query", None) or rest.pop("input", None)
+        expected = ("expectations", "assertions", "expected_behavior")
+        points = [one for key in expected for one in _listed(rest.pop(key, None))]
         files = {}
         for path in map(str, _listed(rest.pop("files", None))):
             try:
@@ -105,23 +107,25 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
                 found.lost.append(f"{name}: the file {path}: {getattr(error, 'message', error)}")
         entry = {"id": name, "prompt": ask, "metadata": rest}
         if goal or points:
-            rubric = "\n- ".join(
-                [f"{goal}\n\nEach of these holds:".strip(), *map(_written, points)]
-            )
+            each = [f"{goal}\n\nEach of these holds:".strip(), *map(_written, points)]
             # In the guide, a pass means that every expectation is met.
-            strict = {"rubric": rubric, "hard_at": 1.0} if points else {"rubric": str(goal)}
-            found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **strict}})
+            how = {"rubric": "\n- ".join(each), "hard_at": 1.0} if points else {"rubric": str(goal)}
+            found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **how}})
         elif ask and "should_trigger" in rest:
             found.triggers.append(entry)
         else:
             found.lost.append(f"{name}: it does not say what is expected")
+    rests = [item for one in found.entries for item in one["metadata"].items()]
+    if unused := dict.fromkeys(key for key, one in rests if one and isinstance(one, list | dict)):
+        found.lost.insert(0, f"{', '.join(unused)}: nothing grades by it; it becomes metadata")
 
 
 def _asked(value: object, name: str, found: Foreign) -> Entry:
     if not isinstance(value, list):
         return {"prompt": value}
-    said = [one for one in value if isinstance(one, dict)]
-    turns = [{"role": one.get("role"), "content": one.get("content")} for one in said]
+    turns = [
+        {key: one.get(key) for key in ("role", "content")} for one in value if isinstance(one, dict)
+    ]
     if turns and turns[-1]["role"] != "user":
         found.lost.append(f"{name}: that its last message is the {turns[-1]['role']}'s")
         turns[-1]["role"] = "user"

@@ -42,9 +42,9 @@ def _not_blank(value: str) -> str:
 
 Text = Annotated[str, AfterValidator(_not_blank)]
 #: A number is taken as its text.
-Reference = Annotated[str, Field(coerce_numbers_to_str=True)]
+Written = Annotated[str, Field(coerce_numbers_to_str=True)]
 References = Annotated[
-    tuple[Reference, ...],
+    tuple[Written, ...],
     BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value]),
 ]
 
@@ -57,9 +57,7 @@ class MessageEntry(Section):
 class TaskEntry(Section):
     """The keys of one task; numbers as `id` or in `references` are taken as their text."""
 
-    id: Annotated[
-        str, Field(max_length=200, coerce_numbers_to_str=True), AfterValidator(_usable_id)
-    ]
+    id: Annotated[Written, Field(max_length=200), AfterValidator(_usable_id)]
     prompt: Text | None = None
     """What the user asks; a short form of one message."""
     messages: tuple[MessageEntry, ...] | None = None
@@ -161,9 +159,7 @@ def _read_picture(name: str, file: Path) -> TaskImage:
     return TaskImage(name, hashlib.sha256(content).hexdigest(), image)
 
 
-REFERENCE_KEYS = (
-    *("references", "reference", "answers", "answer", "ground_truth", "correct_choice"),
-)
+REFERENCE_KEYS = ("references", "reference", "answers", "answer", "ground_truth", "correct_choice")
 _OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
 _IMAGE, _DOCUMENT_PATH = "image_path", "document_path:"
 _RECOGNISED = {*REFERENCE_KEYS, *_OWN_KEYS, _IMAGE}
@@ -215,8 +211,7 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     entry["references"] = golds(next((value[key] for key in REFERENCE_KEYS if key in value), []))
     if value.get(_IMAGE) and isinstance(value[_IMAGE], str):
         entry.setdefault("images", [value[_IMAGE]])
-    metadata = entry.get("metadata", {})
-    if isinstance(metadata, Mapping):
+    if isinstance(metadata := entry.get("metadata", {}), Mapping):
         rest = {key: value[key] for key in value if key not in {*headings, *_RECOGNISED}}
         entry["metadata"] = {**rest, **({"choices": choices} if choices else {}), **metadata}
     return entry
@@ -293,14 +288,13 @@ def to_task(record: TaskRecord) -> Task | list[TaskProblem]:
     if not isinstance(files, dict):
         pictures = [name for name in files if Path(name).suffix.lower() in SUFFIXES]
         files = tuple(name for name in files if name not in pictures)
-    computer = None
+    needs = entry.computer
     try:
         texts = task_files(files, folder)
         key = "images"
         images = task_images((*pictures, *entry.images), folder)
         key = "computer"
-        if entry.computer is not None:
-            computer = ComputerTask(entry.computer, task_files(entry.computer.files, folder))
+        computer = ComputerTask(needs, task_files(needs.files, folder)) if needs else None
     except (TaskFileError, ValueError) as error:
         return [TaskProblem(record.file, record.line, f"{key}: {error}")]
     asked = tuple(Message(message.role, message.content) for message in entry.messages or ())
