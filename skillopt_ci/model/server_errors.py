@@ -15,33 +15,36 @@ from skillopt_ci.model.types import JsonObject, ModelRefusal, RequestTooLarge, U
 
 LONGEST_MESSAGE = 500
 #: Messages of servers that answer 400 to a wrong key.
-_BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid)|invalid api[ _]key")
+_BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid|expired)|invalid api[ _]key")
 #: The model's output was no call or JSON, or the account made too many calls.
 _RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
-#: 424 is TGI's for a generation that failed; Gemini cancels requests with 499 under load; 501 is
-#: for good.
-_PASSING = frozenset({408, 409, 424, 425, 429, 499, *range(500, 1000)}) - {501}
+#: OpenRouter's 402 may ask to wait; TGI's 424 is a failed generation; Gemini cancels requests with
+#: 499 under load; 501 is for good.
+_PASSING = frozenset({402, 408, 409, 424, 425, 429, 499, *range(500, 1000)}) - {501}
 _UNPAID = frozenset(
     {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
-    | {"contract_spend_limit_reached", "enforced_spend_limit_reached"}
-    | {"linked_organization_spend_limit_reached", "budget_exceeded"}  # the last is LiteLLM's
+    | {"contract_spend_limit_reached", "enforced_spend_limit_reached", "Arrearage", "1113"}  # Z.AI
+    | {"linked_organization_spend_limit_reached", "budget_exceeded", "exceeded_current_quota_error"}
 )
-_UNPAID_WORDS = re.compile(r"(?i)credit balance is too low|specified (?:\w+ )?API usage limits")
+_UNPAID_WORDS = re.compile(
+    r"(?i)credit balance is too low|specified (?:\w+ )?API usage limits|insufficient balance"
+    r"|have any credits|credits are depleted|free quota has been exhausted|key limit exceeded"
+    r"|monthly spending limit|, limit: 0\b"
+)
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "data_inspection_failed", "invalid_prompt"}
-    | {"image_content_policy_violation", "misalignment_policy_violation"}
+    | {"image_content_policy_violation", "misalignment_policy_violation", "1301"}  # Z.AI
     | {"bio_policy", "cyber_policy", "refusal"}  # the last is OpenRouter's
 )
 _FILTERED_WORDS = re.compile(
-    r"content (?:management|filtering) policy|(?:input was|has been) flagged", re.IGNORECASE
+    r"(?i)content (?:management|filtering) policy|(?:input was|has been) flagged"
+    r"|content exists risk|content violates usage|may contain (?:inappropriate|sensitive|unsafe)"
 )
-_TOO_LONG = frozenset(
-    {"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"}
-)
+_TOO_LONG = frozenset({"context_length_exceeded", "string_above_max_length", "1261"})  # Z.AI
 _TOO_LONG_WORDS = re.compile(
-    r"(?i)context (?:length|window|size|limit)|(?:prompt|input) is too long"
-    r"|maximum (?:prompt|model) length|input token count\b.*\bexceeds|range of input length"
-    r"|exceeded model token limit|`inputs` tokens \+ `max_new_tokens` must be"
+    r"(?i)context (?:length|window|size|limit)|(?:prompt|input) is too long|too many tokens: total"
+    r"|maximum (?:prompt|model|allowed input) length|range of input length"
+    r"|(?:input|prompt) token count\b.*\bexceeds|exceeded model token limit|`inputs` tokens \+"
 )
 #: One request is over OpenAI's or Groq's tokens per minute; the limit of the answer counts there.
 _TOO_LARGE = "Request too large"
@@ -53,16 +56,13 @@ _UNSUPPORTED_WORDS = re.compile(
     r"|not (?:permitted|allowed|available)|extra_forbidden"
     r"|only \S+ is allowed|must be one of|input should be '"  # it knows the setting, not the value
 )
-
 #: What OpenAI and Azure say of what only the newer interface does: a model, reasoning with tools.
 _OTHER_INTERFACE = re.compile("v1/responses|chatCompletion operation does not work")
 _END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
 
 #: For each setting, the names that servers use for it in errors.
 _SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
-    "max_completion_tokens": ("max_completion_tokens",),
-    "max_tokens": ("max_tokens",),
-    "temperature": ("temperature",),
+    **{name: (name,) for name in ("max_completion_tokens", "max_tokens", "temperature")},
     "reasoning_effort": (
         *("reasoning_effort", "reasoning.effort", "output_config.effort", "effort", "thinking"),
     ),
@@ -102,7 +102,7 @@ class ServerError:
     def exception(self, section: str, config: ModelRole) -> SkilloptError:
         where, message = base_url_of(config), self.message
         said = f"status {self.status}: {message}" if message else f"status {self.status}"
-        if self.status == 402 or self._is(_UNPAID, _UNPAID_WORDS):  # noqa: PLR2004
+        if (self.status, self.retry_after) == (402, None) or self._is(_UNPAID, _UNPAID_WORDS):
             return ModelSetupError(
                 f"{section}: the account has no quota left at {where}: {message}",
                 hint="Check plan, billing and spending limit with the provider; "
@@ -123,7 +123,7 @@ class ServerError:
         # Azure's endpoints wrap any error of the model into a 424, also one that the prompt causes.
         wrapped = self.status == 424 and (filtered or self.too_long)  # noqa: PLR2004
         if self._is(_RETRIED) or (self.status in _PASSING and not wrapped):
-            busy = self.status in {429, 503, 529}
+            busy = self.status in {402, 429, 503, 529}
             wait = wait_in_words(message) if self.retry_after is None else self.retry_after
             return TransientFailure(said, retry_after=wait, overloaded=busy, usage=self.usage)
         paid = self.usage if self.usage and not self.usage.estimated else Usage(calls=1)

@@ -18,31 +18,38 @@ def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -
     return ServerError(status, message, **fields).exception("model.target", config)
 
 
-@pytest.mark.parametrize("status", [408, 409, 424, 425, 429, 499, 500, 502, 503, 529, 600])
+@pytest.mark.parametrize("status", [402, 408, 409, 424, 425, 429, 499, 500, 502, 503, 529, 600])
 def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
-    outcome = meaning(status, "busy", retry_after=3.0)
+    said = "You exceeded your current quota, limit: 10, model: m"
+    outcome = meaning(status, said, retry_after=3.0)
     assert isinstance(outcome, TransientFailure)
-    assert (outcome.retry_after, str(outcome)) == (3.0, f"status {status}: busy")
-    assert outcome.overloaded == (status in (429, 503, 529))
+    assert (outcome.retry_after, str(outcome)) == (3.0, f"status {status}: {said}")
+    assert outcome.overloaded == (status in (402, 429, 503, 529))
+
+
+REFUSED = [
+    *("triggered our content management policy", "Output blocked by content filtering policy"),
+    *("This request has been flagged for potentially violating a policy", "Content Exists Risk"),
+    *("It may contain inappropriate content", "It may contain unsafe or sensitive content"),
+    *("maximum context length is 8192 tokens", "the request exceeds the available context size"),
+    *("prompt is too long: 9 tokens", "9 exceeds the maximum allowed input length of 8 tokens"),
+    *("prompt token count of 9 exceeds the limit of 8", "too many tokens: total number of tokens"),
+    "input length and `max_tokens` exceed context limit: 9 + 8 > 16",
+    "This model's maximum prompt length is 8 but the request contains 9 tokens.",
+    "InvalidParameter: Range of input length should be [1, 8]",
+    "The decoder prompt (length 9) is longer than the maximum model length of 8.",
+    "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+]
 
 
 @pytest.mark.parametrize(
     ("status", "message", "code"),
     [
-        *((400, "", code) for code in ("content_filter", "invalid_prompt", "bio_policy")),
+        *((400, "", code) for code in ("content_filter", "invalid_prompt", "bio_policy", "1301")),
         *((400, "", code) for code in ("context_length_exceeded", "data_inspection_failed")),
-        (400, "triggered our content management policy", ""),
-        (403, "your input was flagged", ""),
-        (400, "This request has been flagged for potentially violating a policy", ""),
-        (400, "Output blocked by content filtering policy", ""),
-        (400, "maximum context length is 8192 tokens", ""),
-        (400, "the request exceeds the available context size", ""),
-        (400, "prompt is too long: 9 tokens", ""),
-        (400, "input length and `max_tokens` exceed context limit: 9 + 8 > 16", ""),
-        (400, "This model's maximum prompt length is 8 but the request contains 9 tokens.", ""),
-        (400, "InvalidParameter: Range of input length should be [1, 8]", ""),
-        (400, "The decoder prompt (length 9) is longer than the maximum model length of 8.", ""),
-        (400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", ""),
+        *((400, "Prompt", "1261"), (422, "`inputs` tokens + `max_new_tokens` must be <= 8", "")),
+        *((400, said, "") for said in REFUSED),
+        *((403, said, "") for said in ("input was flagged", "Content violates usage guidelines")),
         *((413, "", ""), (424, "prompt is too long", ""), (424, "busy", "content_filter")),
     ],
 )
@@ -52,6 +59,12 @@ def test_what_the_prompt_causes_is_a_refusal(status, message, code):
 
 KEY = ("model.target", "OPENAI_API_KEY", "api.openai.com", "bad key", "api_key_env")
 OWN = {"base_url": "https://llm.example/v1"}
+UNPAID = ["no quota left"]
+OUT_OF_CREDIT = [
+    *("insufficient balance (1008)", "Your prepayment credits are depleted.", "Key limit exceeded"),
+    *("It doesn't have any credits", "monthly spending limit", "The free quota has been exhausted"),
+    *("Quota exceeded, limit: 0, model: m", "You have reached your specified API usage limits."),
+]
 NAME_ONE = "Name the environment variable that holds it in model.target.api_key_env"
 
 
@@ -64,10 +77,12 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
         (501, "Unsupported method ('POST')", OWN, ["https://llm.example/v1 rejects", "base_url"]),
         (404, "No endpoints found that support tool use", {}, ["does not serve", "and access"]),
         *((403, page, {}, ["rejects", "a firewall"]) for page in ("<html>No", "error code: 1020")),
-        *((429, "", {key: "insufficient_quota"}, ["no quota left"]) for key in ("code", "type")),
-        *((status, "", {"type": "budget_exceeded"}, ["no quota left"]) for status in (400, 429)),
-        (402, "pay", {}, ["no quota left"]),
-        (400, "You have reached your specified API usage limits.", {}, ["no quota left"]),
+        *((429, "", {key: "insufficient_quota"}, UNPAID) for key in ("code", "type")),
+        *((status, "", {"type": "budget_exceeded"}, UNPAID) for status in (400, 429)),
+        *((429, "", {"type": kind}, UNPAID) for kind in ("1113", "exceeded_current_quota_error")),
+        *((status, said, {}, UNPAID) for said in OUT_OF_CREDIT for status in (403, 429)),
+        *((402, "pay", {}, UNPAID), (400, "", {"code": "Arrearage"}, UNPAID)),
+        (400, "API key expired. Renew it.", {}, ["refused the key in OPENAI_API_KEY"]),
         (400, "top_k must be positive", {"code": "invalid_value"}, ["status 400: top_k must be"]),
     ],
 )
