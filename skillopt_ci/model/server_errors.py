@@ -59,12 +59,12 @@ _UNSUPPORTED_WORDS = re.compile(
 #: What OpenAI and Azure say of what only the newer interface does: a model, reasoning with tools.
 _OTHER_INTERFACE = re.compile("v1/responses|chatCompletion operation does not work")
 _END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
-
 #: For each setting, the names that servers use for it in errors.
 _SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("max_completion_tokens", "max_tokens", "temperature")},
     "reasoning_effort": (
-        *("reasoning_effort", "reasoning.effort", "output_config.effort", "effort", "thinking"),
+        *("reasoning_effort", "reasoningEffort", "reasoning.effort", "output_config.effort"),
+        *("effort", "thinking"),
     ),
     "response_format": (
         *("response_format", "json_schema", "structured output", "json mode", "text.format"),

@@ -71,7 +71,7 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
 @pytest.mark.parametrize(
     ("status", "message", "fields", "told"),
     [
-        *((status, "bad key", {}, KEY) for status in (401, 403)),
+        *((status, "bad key: API key expired", {}, KEY) for status in (400, 401, 403)),
         (401, "no key", OWN, [NAME_ONE, "OPENAI_COMPATIBLE_API_KEY"]),
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
         (501, "Unsupported method ('POST')", OWN, ["https://llm.example/v1 rejects", "base_url"]),
@@ -82,7 +82,6 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
         *((429, "", {"type": kind}, UNPAID) for kind in ("1113", "exceeded_current_quota_error")),
         *((status, said, {}, UNPAID) for said in OUT_OF_CREDIT for status in (403, 429)),
         *((402, "pay", {}, UNPAID), (400, "", {"code": "Arrearage"}, UNPAID)),
-        (400, "API key expired. Renew it.", {}, ["refused the key in OPENAI_API_KEY"]),
         (400, "top_k must be positive", {"code": "invalid_value"}, ["status 400: top_k must be"]),
     ],
 )
@@ -182,6 +181,7 @@ def test_each_provider_has_its_own_switch_for_thinking(ask, provider, wish, fiel
         ("no", {"code": "unsupported_parameter", "param": "reasoning_effort"}, "reasoning_effort"),
         ("Unrecognized request argument supplied: reasoning_effort", {}, "reasoning_effort"),
         ('"llama3.2" does not support thinking', {}, "reasoning_effort"),  # Ollama
+        ("m does not support parameter reasoningEffort.", {}, "reasoning_effort"),  # xAI
         ("invalid temperature: only 1 is allowed for this model", {}, "temperature"),  # Kimi
         ("`reasoning_effort` must be one of `none` or `default`", {}, "reasoning_effort"),  # Groq
         ("('body', 'reasoning_effort'): Input should be 'low'", {}, "reasoning_effort"),  # vLLM
