@@ -111,7 +111,7 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
 
 
 _WAIT = re.compile(
-    r"""(?:try again in|retry (?:in|after)|"retryDelay": ")\s*"""
+    r"""(?:(?:try again|retry) (?:in|after)|"retryDelay": ")\s*"""
     r"(?:(?P<minutes>\d{1,9})m)?(?P<number>\d+(?:\.\d+)?) ?(?P<unit>ms|s)",
     re.IGNORECASE,
 )

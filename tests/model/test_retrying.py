@@ -170,8 +170,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
         ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "Thu, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
-        ({"retry-after": "-3"}, None),
-        ({"retry-after": "inf"}, None),
+        *(({"retry-after": text}, None) for text in ("-3", "inf")),
         ({"retry-after": "Sat, 21 Nov 2026 12:00:05 -0000"}, 5),  # without a zone
     ],
 )
@@ -187,6 +186,7 @@ def test_seconds_are_read(headers, seconds):
         ("Rate limit reached for gpt-x. Limit 3 / min. Please try again in 86ms.", 0.086),
         ("Limit 100000, Used 99999. Please try again in 1m26.4s. Need more tokens?", 86.4),
         ("exceeded token rate limit. Please retry after 26 seconds.", 26),
+        ("request reached max request: 3, please try again after 1 seconds", 1),  # Moonshot
         ("Resource exhausted. Please try again later.", None),
         (f"Please try again in {'9' * 5_000}m1s.", None),
     ],
