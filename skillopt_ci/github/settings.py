@@ -9,11 +9,10 @@ from urllib.parse import quote
 from skillopt_ci.github.client import Client, Refused, asking
 
 _PLACE = ".github/workflows"
-#: Rules that keep Actions from pushing to a branch, unless it may bypass them.
-_STOPPING = {
-    *("creation", "update", "pull_request", "merge_queue", "workflows", "code_scanning"),
-    *("required_signatures", "required_linear_history"),
-    *("required_status_checks", "required_deployments"),
+#: Rules that refuse no push of training's. Few rulesets can let GitHub Actions bypass the others.
+_HARMLESS = {
+    *("deletion", "non_fast_forward", "copilot_code_review", "tag_name_pattern"),
+    *("max_file_size", "max_file_path_length"),
 }
 Line = tuple[Literal["ok", "warning", "error"], str]
 
@@ -44,14 +43,14 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
     for key in secrets:
         is_set = key in names or (None if lists[0] is None else False)
         yield _line(is_set, f"the secret {key} is set", f"gh secret set {key}")
-    candidates = (f"skillopt-candidate/{run}", _STOPPING | {"deletion"})  # each step deletes it
-    for branch, stopping in ((f"skillopt/{run}", _STOPPING), candidates):
+    candidates = (f"skillopt-candidate/{run}", _HARMLESS - {"deletion"})  # each step deletes it
+    for branch, harmless in ((f"skillopt/{run}", _HARMLESS), candidates):
         guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}", pages=True)
         if guards is None:
             yield "warning", f"rules that guard {branch}: this token may not see them"
-        elif stopped := sorted(stopping & {each["type"] for each in guards}):
-            let = "let GitHub Actions bypass it (Settings → Rules), or training cannot push"
-            yield "warning", f"rules guard {branch} ({', '.join(stopped)}): {let}"
+        elif stopped := sorted({each["type"] for each in guards} - harmless):
+            let = "exclude it (Settings → Rules), or use the token of an app that may bypass them"
+            yield "warning", f"rules may refuse pushes to {branch} ({', '.join(stopped)}): {let}"
         else:
             guarded = "rules keep it from being rewritten" if guards else "no rule guards it"
             yield "ok", f"Actions may push {branch}; {guarded}"

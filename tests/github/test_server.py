@@ -78,12 +78,12 @@ def test_a_public_repository_needs_a_policy_for_evaluations(github_hub):
 
 
 def test_a_rule_that_stops_actions_is_told(github_hub):
-    many = ["non_fast_forward"] * 140  # each ruleset of the organization may have one
-    github_hub.rules = [*many, "pull_request", "deletion", "required_status_checks"]
+    many = ["non_fast_forward", "copilot_code_review"] * 70  # one from each ruleset
+    github_hub.rules = [*many, "pull_request", "deletion", "commit_message_pattern"]
     (level, text), (_, candidate) = told(github_hub)[-2:]
     assert level == "warning"
-    assert f"rules guard {BRANCH} (pull_request, required_status_checks): let GitHub" in text
-    assert "rules guard skillopt-candidate/demo (deletion, pull_request, " in candidate
+    assert f"may refuse pushes to {BRANCH} (commit_message_pattern, pull_request): exclude" in text
+    assert "pushes to skillopt-candidate/demo (commit_message_pattern, deletion, " in candidate
 
 
 def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
