@@ -72,6 +72,7 @@ _REMEDIES = {
     "“Allow GitHub Actions to create and approve pull requests”, or use the token of an app.",
     "is locked": "Unlock the conversation.",
     "are not allowed on this repository": "Change `github.merge_method` (`merge` or `squash`).",
+    "stacked p": "Merge it on its page, or take it out of its stack there (“Unstack”).",
     "/repositories/": "The repository was renamed or transferred: start a new job or, outside of "
     "jobs, set GITHUB_REPOSITORY to its new name.",
     "it moved to": _RIGHT_SERVER,

@@ -84,10 +84,9 @@ def test_a_lost_answer_does_not_post_twice(scene, client, after):
 
 
 def test_a_locked_conversation_is_told_apart(scene, client):
-    number = scene.pull()
-    scene.hub.pulls[number]["locked"] = True
+    scene.hub.pulls[scene.pull()]["locked"] = True
     with pytest.raises(Refused, match="Unlock"):
-        keep_comment(client, number, BODY)
+        keep_comment(client, 1, BODY)
 
 
 def test_a_body_without_a_marker_is_a_mistake(client):

@@ -235,12 +235,10 @@ def test_a_conflict_or_a_branch_that_moved_on_withholds_it(scene, client, head):
         merge_pull_request(client, 1, head)
 
 
-@pytest.mark.parametrize(
-    ("change", "why"), [({"draft": True}, "draft"), ({"state": "closed"}, "closed")]
-)
-def test_drafts_and_closed_ones_are_withheld(scene, client, head, change, why):
+@pytest.mark.parametrize("change", [{"draft": True}, {"state": "closed"}])
+def test_drafts_and_closed_ones_are_withheld(scene, client, head, change):
     scene.hub.pulls[1] |= change
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(Refused, match="it is a draft" if "draft" in change else "it is closed"):
         merge_pull_request(client, 1, head)
 
 
@@ -274,11 +272,14 @@ def test_what_is_in_a_merge_queue_is_to_be_merged(scene, client, head):
         why_paused(client, "skillopt/demo", "main")
 
 
-def test_a_missing_permission_withholds_it_and_is_named(scene, client, head):
+def test_a_missing_permission_or_a_stack_withholds_it_and_is_named(scene, client, head):
     scene.hub.permissions["contents"] = "read"
     with pytest.raises(Refused, match="contents: write"):
         merge_pull_request(client, 1, head)
     scene.hub.permissions["contents"] = "write"
+    scene.hub.fail("PUT /pulls/{pull_number}/merge", 403, "Merging stacked PRs is not supported.")
+    with pytest.raises(Refused, match="take it out of its stack"):
+        merge_pull_request(client, 1, head)
     scene.hub.fail("PUT /pulls/{pull_number}/merge", 502, after=True)
     assert merge_pull_request(client, 1, head)
 
