@@ -75,8 +75,8 @@ CONFIRMED = "skillopt/confirmed"
 NOTHING_TO_DO = "Nothing to evaluate"
 #: The title of a check on a commit that could not be evaluated.
 NOT_EVALUATED = "Not evaluated"
-#: The titles of an evaluation's checks without a verdict on the skill.
-UNDECIDED = (NOTHING_TO_DO, NOT_EVALUATED, "Inconclusive")
+#: The titles of an evaluation's checks without a verdict, also if GitHub concludes them as stale.
+UNDECIDED = (NOTHING_TO_DO, NOT_EVALUATED, "Inconclusive", "Waiting")
 
 
 @dataclass(frozen=True, slots=True)

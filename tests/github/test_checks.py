@@ -27,15 +27,16 @@ def test_it_is_in_progress_and_then_concluded_once(scene, client):
     for late in (wanted(scene), wanted(scene, 0, "failure")):
         with pytest.raises(LostRace, match="stays as it is: success"):
             keep_check(client, replace(late, yields=True))
-    (run,) = scene.hub.checks.values()
-    assert (run["status"], run["conclusion"]) == ("completed", "success")
+    assert [run["conclusion"] for run in scene.hub.checks.values()] == ["success"]
     keep_check(client, wanted(scene))
     assert len(scene.hub.checks) == 2
 
 
 @pytest.mark.parametrize(
-    ("ended", "title"), [("success", NOTHING_TO_DO), ("cancelled", ""), ("neutral", "Inconclusive")]
-)
+    ("ended", "title"),
+    [("success", NOTHING_TO_DO), ("cancelled", ""), ("neutral", "Inconclusive"),
+     ("timed_out", "Waiting")],  # GitHub says `stale`, which its description leaves out
+)  # fmt: skip
 def test_what_needed_no_evaluation_or_had_none_may_wait_for_one_later(scene, client, ended, title):
     keep_check(client, replace(wanted(scene, 0, ended), title=title))
     keep_check(client, replace(wanted(scene), yields=True))
@@ -49,8 +50,7 @@ def test_annotations_are_added_once_even_if_an_answer_is_lost_or_the_title_cut(s
         keep_check(client, replace(wanted(scene, count, "failure"), title="t" * 500))
     (run,) = scene.hub.checks.values()
     assert (scene.writes(), len(run["output"]["title"])) == ([], 255)
-    messages = [each["message"] for each in run["annotations"]]
-    assert messages == [f"task {number}" for number in range(50)]
+    assert [each["message"] for each in run["annotations"]] == [f"task {n}" for n in range(50)]
 
 
 def test_the_check_of_another_app_is_not_touched(scene, client):
