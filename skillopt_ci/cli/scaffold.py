@@ -21,13 +21,8 @@ from skillopt_ci.tasks.loading import SPLIT_NAMES
 from skillopt_ci.util import write_atomically
 
 _SKILL_PLACES = (
-    "SKILL.md",
-    "skills/*/SKILL.md",
-    ".claude/skills/*/SKILL.md",
-    ".*/skills/*/SKILL.md",
-    "AGENTS.md",
-    "CLAUDE.md",
-    "GEMINI.md",
+    *("SKILL.md", "skills/*/SKILL.md", ".claude/skills/*/SKILL.md", ".*/skills/*/SKILL.md"),
+    *("AGENTS.md", "CLAUDE.md", "GEMINI.md"),
 )
 
 

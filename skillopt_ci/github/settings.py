@@ -31,9 +31,10 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
     write = "`skillopt-ci init --github` writes one; commit it there and push"
     yield _line(bool(ours), f"{_PLACE}/{[*ours, '*skillopt*.yml'][0]} is on {default}", write)
     if public and any(_has(client, one, "pull_request_target") for one in ours):
-        listed = _seen(client, "/actions/policies")  # without one, GitHub blocks this event
-        policy = "an Actions policy is there (it must allow all events of the workflow)"
-        yield _line(listed and listed["total_count"] > 0, policy, "Settings → Actions → Policies")
+        listed = _seen(client, "/actions/policies?per_page=100")  # without one, GitHub blocks it
+        active = listed and any(one["enforcement"] == "active" for one in listed["policies"])
+        policy = "an Actions policy is active (it must allow all events of the workflow)"
+        yield _line(active, policy, "Settings → Actions → Policies")
     path = "/actions/permissions/workflow"
     opening = (_seen(client, path) or {}).get("can_approve_pull_request_reviews")
     allow = f"gh api -X PUT repos/{client.name}{path} -F can_approve_pull_request_reviews=true"

@@ -37,7 +37,7 @@ BUSY = re.compile(
     r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|unable to connect|request timed out"
     r"|connection (?:error|reset|refused|failed|(?:was )?closed)|socket hang up|network error"
     r"|you(?:['’]ve| have)? (?:hit|reached) your [\w'’ -]{0,30}(?:limit|cap|budget)\b"
-    r"|(?:hour|weekly) limit reached|capacity (?:is )?unavailable"
+    r"|(?:hour|weekly) limit reached|capacity (?:is )?unavailable|temporarily (?:blocked|limited)"
     r"|out of (?:extra usage|(?:usage )?credits)|response (?:stalled mid-stream|stopped arriving)"
     r"|stream (?:disconnected|idle timeout)|fetch failed|at capacity|high demand|temporary error",
     re.IGNORECASE,

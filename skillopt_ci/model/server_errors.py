@@ -14,8 +14,11 @@ from skillopt_ci.model.retry import TransientFailure, retry_after_seconds, wait_
 from skillopt_ci.model.types import JsonObject, ModelRefusal, RequestTooLarge, Usage
 
 LONGEST_MESSAGE = 500
-#: Messages of servers that answer 400 to a wrong key.
-_BAD_KEY_WORDS = re.compile(r"(?i)api[ _]key (?:not valid|is invalid|expired)|invalid api[ _]key")
+#: Messages of servers that answer 400 to a wrong key, or block an account with a policy's code.
+_BAD_KEY_WORDS = re.compile(
+    r"(?i)api[ _]key (?:not valid|is invalid|expired)|invalid api[ _]key"
+    r"|temporarily (?:blocked|limited|revoked)"
+)
 #: The model's output was no call or JSON, or the account made too many calls.
 _RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
 #: OpenRouter's 402 may ask to wait; TGI's 424 is a failed generation; Gemini cancels requests with
@@ -119,7 +122,7 @@ class ServerError:
             )
         if self.status == 407:  # noqa: PLR2004
             return TransientFailure(f"the proxy failed: {said}", unreachable=True)
-        filtered = self._is(_FILTERED, _FILTERED_WORDS)
+        filtered = self._is(_FILTERED, _FILTERED_WORDS) and not _BAD_KEY_WORDS.search(message)
         # Azure's endpoints wrap any error of the model into a 424, also one that the prompt causes.
         wrapped = self.status == 424 and (filtered or self.too_long)  # noqa: PLR2004
         if self._is(_RETRIED) or (self.status in _PASSING and not wrapped):
@@ -215,7 +218,8 @@ def told_error(document: JsonObject, missing: str, usage: Usage) -> ServerError:
 
 
 def _kind(error: JsonObject) -> str:
-    return error.text("type") or error.at("metadata").text("error_type")  # the latter OpenRouter's
+    kind = error.text("type") or error.at("metadata").text("error_type")  # the latter OpenRouter's
+    return "" if kind == "invalid_prompt" else kind  # there, a malformed message
 
 
 def _said(error: JsonObject) -> str:

@@ -342,10 +342,11 @@ def test_the_provider_behind_openrouter_is_heard(api):
     assert (reply.text, "temperature" in api.bodies[1]) == ("hello", False)
     long = {**told, "metadata": {"raw": "This model's maximum context length is 8 tokens"}}
     kept = {"message": "It refused", "code": 403, "metadata": {"error_type": "refusal"}}
-    told = "Provider returned error: This model's maximum"
-    for error, status, words in ((long, 200, told), (kept, 200, "It ref"), (kept, 403, "It ref")):
+    odd = {"message": "No content", "code": 400, "metadata": {"error_type": "invalid_prompt"}}
+    refused = [(long, 200, "returned error: This model"), (kept, 200, "It r"), (kept, 403, "It r")]
+    for error, status, words in (*refused, (odd, 400, "rejects requests")):
         api.will({"error": error}, status)
-        with pytest.raises(ModelRefusal, match=words):
+        with pytest.raises(ModelSetupError if error is odd else ModelRefusal, match=words):
             ask(config, request())
 
 

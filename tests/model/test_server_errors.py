@@ -72,6 +72,7 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
     ("status", "message", "fields", "told"),
     [
         *((status, "bad key: API key expired", {}, KEY) for status in (400, 401, 403)),
+        (400, "access has been temporarily limited", {"code": "cyber_policy"}, ["refused the key"]),
         (401, "no key", OWN, [NAME_ONE, "OPENAI_COMPATIBLE_API_KEY"]),
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
         (501, "Unsupported method ('POST')", OWN, ["https://llm.example/v1 rejects", "base_url"]),

@@ -13,9 +13,8 @@ from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.rollout.types import AgentError
 
 BUSY = [
-    "API Error: 529 {'type':'overloaded_error'}",
     "You exceeded your current quota, please check your plan",
-    "stream disconnected before completion",
+    *("API Error: 529 {'type':'overloaded_error'}", "stream disconnected before completion"),
     *("API Error: Request timed out.", "API Error: 520", "TypeError: socket hang up"),
     *("Stream idle timeout - partial response received", "Connection closed mid-response"),
     *("The socket connection was closed unexpectedly.", "Connection failed: error sending request"),
@@ -27,19 +26,18 @@ BUSY = [
     *("getaddrinfo EAI_AGAIN api.example.com", "Your workspace is out of credits."),
     *("You hit your spend cap set in your workspace.", "You've reached your Fable limit"),
     *("You've hit your team's pooled group budget.", "Flex capacity unavailable."),
+    "403: Your resource has been temporarily blocked: it may violate our content policy.",
     "We’re currently experiencing high demand, which may cause temporary errors.",
     "exceeded retry limit, last status: 429 Too Many Requests",
     "Failed to get response from the AI model; retried 5 times Last error: 500 boom",
 ]
 NO_KEY = [
-    "Invalid API key · Please run /login",
-    "unexpected status 401 Unauthorized",
     "Please set an Auth method in your settings.json",
-    "Error: No authentication information found.",
+    *("Invalid API key · Please run /login", "Error: No authentication information found."),
     "Invalid API key · Fix external API key (HTTP status 401)",
     "Failed to authenticate. API Error: 403 Your key may not use this model (HTTP status 403)",
     "Authentication failed with provider at http://x/v1 (HTTP 401). Check your key.",
-    "Invalid auth method selected.",
+    *("Invalid auth method selected.", "unexpected status 401 Unauthorized"),
     *("API key expired. Please renew the API key.", "Please log out and sign in again."),
 ]
 WRONG_SETTING = [

@@ -56,9 +56,9 @@ def secrets(request: Request) -> Answer:
 
 
 def policies(request: Request) -> Answer:
-    listed = [{"id": 1, "name": name, "target": "actions", "source_type": "Repository",
-               "source": request.hub.name, "enforcement": "active"}
-              for name in request.hub.policies]  # fmt: skip
+    listed = [{"id": 1, "name": "p", "target": "actions", "source_type": "Repository",
+               "source": request.hub.name, "enforcement": enforcement}
+              for enforcement in request.hub.policies]  # fmt: skip
     return Answer(200, {"total_count": len(listed), "policies": listed})
 
 

@@ -61,7 +61,7 @@ class Hub:
     actions_may_open: bool = True
     private: bool = False
     policies: list[str] = field(default_factory=list)
-    """Names of the policies of Actions."""
+    """How each policy of Actions is enforced."""
     secrets: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     """Kinds of the rules that every branch has."""
