@@ -31,13 +31,13 @@ BAD_KEY = re.compile(
     re.IGNORECASE,
 )
 BUSY = re.compile(
-    r"rate[ _-]?limit|too many requests|overloaded"
+    r"rate[ _-]?limit|too many requests|overloaded|temporarily (?:blocked|limited)"
     r"|(?<!line )(?<![\d.,])\b(?:408|429|50[0234]|52\d)\b(?![.,]\d)"  # but not 12,520 tokens
     r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
     r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|unable to connect|request timed out"
     r"|connection (?:error|reset|refused|failed|(?:was )?closed)|socket hang up|network error"
-    r"|you(?:['’]ve| have)? (?:hit|reached) your [\w'’ -]{0,30}(?:limit|cap|budget)\b"
-    r"|(?:hour|weekly) limit reached|capacity (?:is )?unavailable|temporarily (?:blocked|limited)"
+    r"|you(?:['’]ve| have)? (?:hit|reached) your (?!step|turn|time)[\w'’ -]{0,30}"  # not a task's
+    r"(?:limit|cap|budget)\b|(?:hour|weekly) limit reached|capacity (?:is )?unavailable"
     r"|out of (?:extra usage|(?:usage )?credits)|response (?:stalled mid-stream|stopped arriving)"
     r"|stream (?:disconnected|idle timeout)|fetch failed|at capacity|high demand|temporary error",
     re.IGNORECASE,

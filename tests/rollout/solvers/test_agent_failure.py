@@ -69,7 +69,7 @@ def test_a_server_in_trouble_is_no_failure_of_the_agent(told):
 PROSE = ["12,520 tokens", "529.3 s", "I hit your step limit", "The parcels stopped arriving"]
 
 
-@pytest.mark.parametrize("told", ["line 401", "line 404", "line 503", *PROSE])
+@pytest.mark.parametrize("told", ["line 401, line 404", "you hit your turn cap: line 503", *PROSE])
 def test_neither_prose_nor_a_line_of_code_or_a_part_of_a_number_is_a_servers_failure(told):
     for worked in (True, False):
         assert isinstance(agent_failure("command", "agent", 1, told, worked=worked), AgentError)
