@@ -22,9 +22,9 @@ class AnswerScorer(Section):
     """Common to scorers that look at an answer inside the response."""
 
     answer: AnswerFrom = "text"
-    """What to grade: the text in the last `<answer>` tag, the last non-empty line, the last fenced
-    block, or the whole response. Without a tag, the last non-empty line is graded; without a
-    fenced block, the whole response."""
+    """What to grade: the text in the last `<answer>` tag, the last non-empty line (before one that
+    closes a formula or a fenced block), the last fenced block, or the whole response. Without a
+    tag, the last line is graded; without a fenced block, the whole response."""
     tag: str = "answer"
     """Name of the tag for `answer: tag`."""
 

@@ -167,8 +167,9 @@ def extract(response: str, how: specs.AnswerFrom, tag: str = "answer") -> str:
         return found
     if how in ("text", "fence"):
         return response.strip()
-    lines = response.strip().splitlines()
-    return lines[-1].strip() if lines else ""
+    lines = (line.strip() for line in reversed(response.splitlines()))
+    # what closes a formula or a fenced block is no answer
+    return next((line for line in lines if line not in ("", "\\]", "$$", "```", "~~~")), "")
 
 
 def program_score(

@@ -163,23 +163,25 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
     return scored(bool(match) != spec.negate, reason, answer)
 
 
-#: A line that declares an answer, with any emphasis around it, or the end of one.
+#: Declares the rest of the line to be the answer, or the last line below it, maybe in a formula.
 _DECLARED = re.compile(
-    r"(?:^[*_#> \t]*(?:the )?(?:final |correct )?answer[*_ \t]*:"
-    r"|\bthe (?:final |correct |right |best )?answer is\b:?)[*_ \t]*(.+)$",
+    r"(?:^[*_#> \t]*(?:the )?(?:final |correct )?answer[*_ \t]*(?::|$)"
+    r"|\bthe (?:final |correct |right |best )?answer is\b:?"
+    r"|^(?>.*?(?:\bthe correct (?:option|choice) is|答案[是为]?|答えは?|\bantwort(?: ist|:)"
+    r"|\brespuesta(?: correcta)?(?: es|:)))[:：*]*(?=\W*+\w\b(?!.*\b\w\b))"  # one label only
+    r")[*_ \t]*(?:\n[\s$\\[]*+(?=\W*+\w(?!.*(?-i:\b[A-Z]\b)).*+[\s$\\\]]*+\Z))?(.+)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _LATEX_BOX = re.compile(r"\\(?:boxed|text(?:bf)?|mathrm)\{([^{}]*)\}")
 #: One line in a formula or a fenced block, and nothing else; two blocks may name two choices.
 _ENCLOSED = re.compile(r"\A\s*(?:\$\$|[`~]{3,}\w*)[ \t]*\n(.*)\n[ \t]*(?:\$\$|[`~]{3,})\s*\Z")
-
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 #: "A good reason …", "I think …": an ordinary word, not a label. After LaTeX, anything may follow.
 _ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]|\W*?\\", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.):\]}\n]")
 _EMPHASIS = " *`_\"'“”"
-_AROUND_LABEL = f"{_EMPHASIS}$()[].:,;"
+_AROUND_LABEL = f"{_EMPHASIS}$()[].:,;。"
 #: "Option (B" and "\\(B\\", of which brackets are stripped, "Option B is correct", "Option …".
 _ALONE = re.compile(r"\A(?:OPTION |\\)[^\w?−-]*(\w+)[^\w?]*(?: IS (?:CORRECT|RIGHT))?\Z|\AOPTION ")
 
@@ -291,13 +293,9 @@ _NUMBER = re.compile(
 _WITH_POINT = re.compile(
     r"\d*\.?\d+|[1-9]\d{0,2}(?:[,'’_\s]\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d\d)+,\d{3}(?:\.\d+)?"
 )
-_SCALES = {
-    "hundred": 1e2,
-    **dict.fromkeys(("k", "thousand"), 1e3),
-    **dict.fromkeys(("m", "million"), 1e6),
-    **dict.fromkeys(("b", "bn", "billion"), 1e9),
-    **dict.fromkeys(("t", "trillion"), 1e12),
-}
+_SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "bn": 1e9, "t": 1e12, "hundred": 1e2} | dict(
+    zip(("thousand", "million", "billion", "trillion"), (1e3, 1e6, 1e9, 1e12), strict=True)
+)
 _MINUS = re.compile(r"[−–]|(?i:minus|negative)\s+")
 #: Between groups of three digits: 1{,}234 and 1,\!234 and 1\,234.
 _LATEX_GROUPS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!])(?=\d{3})")

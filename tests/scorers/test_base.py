@@ -47,9 +47,9 @@ def test_fenced_block_is_found_whatever_stands_before_it(before, code):
     assert extract(f"{before}\n```python\n{code}\n```", "fence") == code.strip("\n")
 
 
-@given(st.text())
-def test_last_line_is_one_of_the_lines(response):
-    assert extract(response, "last_line") in {part.strip() for part in response.splitlines()} | {""}
+@given(st.text(), st.sampled_from(["", "\n$$", "\n\\]\n", "\n```"]))
+def test_last_line_closes_no_block(text, closing):
+    assert extract(text + closing, "last_line") in {"", *map(str.strip, text.splitlines())}
 
 
 @given(st.text())

@@ -63,7 +63,7 @@ NAMED = st.sampled_from(["Option {}", "**Option ({})**", r"\({}\)", r"\[ \boxed{
 BETWEEN = st.sampled_from([" or ", ", ", " is correct, ", " but a better one is "])
 
 
-@given(NAMED, BETWEEN, NAMED, st.sampled_from(["", "Answer: "]), st.booleans())
+@given(NAMED, BETWEEN, NAMED, st.sampled_from(["", "Answer: ", "Answer:\n", "答案"]), st.booleans())
 def test_an_answer_that_names_two_options_chooses_none(first, between, second, before, texts):
     one, other = (f"{key}: {CHOICES[key]}" if texts else key for key in "AB")
     answer = f"{before}{first.format(one)}{between}{second.format(other)}"
@@ -86,10 +86,10 @@ def test_several_labels_are_all_asked_for_or_refused(reference):
         ("I weighed all four.\n\n**Answer:** (B)", "B"),
         *(("**Final answer: B**", "B"), ("answer: b", "B"), ("A is tempting.\nAnswer: B", "B")),
         *(("Answer: A\nNo, wait.\nAnswer: B", "B"), ("Answer: B\nNo, wait.\nAnswer: A", "A")),
-        *(("So the answer is B.", "B"), ("The correct answer is **(B)**.", "B")),
+        *(("So the answer is B.", "B"), ("The correct option is **(B)**.", "B")),
         *((one, "?") for one in ("The answer is B, not A.", "The answer is a guess: B")),
-        (r"The answer is $\boxed{\text{B}}$.", "B"),
-        *((r"\boxed{B}", "B"), ("'B'", "B")),
+        *((one, "B") for one in ("La respuesta es (B).", "Antwort: B", "答案是：B。", "'B'")),
+        *((r"\boxed{B}", "B"), (r"The answer is $\boxed{\text{B}}$.", "B"), ("# Answer\n\nB", "B")),
         *(("Answer: E", "E"), ("My answer would be B", "MY")),
     ],
 )
