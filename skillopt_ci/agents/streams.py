@@ -32,6 +32,7 @@ class AgentTranscript:
     model: str = ""
     _text: list[str] = field(default_factory=list)
     _calls: list[ToolCall] = field(default_factory=list)
+    _results: list[Step] = field(default_factory=list)
     _turn_usage: Usage = field(default_factory=Usage)
     _turn: str = ""
     _known: set[str] = field(default_factory=set)
@@ -55,9 +56,8 @@ class AgentTranscript:
             return
         self._end_turn()
         self._turn = key
-        if usage is not None and key not in self._known:
-            self._turn_usage = usage
-            self._known.add(key)
+        self._turn_usage = Usage() if usage is None or key in self._known else usage
+        self._known.add(key)
 
     def say(self, text: str) -> None:
         self._text.append(text)
@@ -71,10 +71,11 @@ class AgentTranscript:
         self._open[call.id] = call
 
     def result(self, call_id: str, output: str, exit_code: object = None) -> None:
-        self._end_turn()
         call = self._open.pop(call_id, None)
         code = exit_code if isinstance(exit_code, int) else None
-        self.steps.append(ToolUsed(call, output, code) if call else Told("tool_result", output))
+        self._results.append(ToolUsed(call, output, code) if call else Told("tool_result", output))
+        if not self._turn:  # else the model may still be adding calls to this answer
+            self._end_turn()
 
     def tell(self, kind: str, text: str) -> None:
         self._end_turn()
@@ -106,7 +107,8 @@ class AgentTranscript:
             message = Message("assistant", "".join(self._text), tool_calls=tuple(self._calls))
             self.steps.append(ModelSaid(message, self._turn_usage))
             self.trouble = ""
-        self._text, self._calls, self._turn_usage, self._turn = [], [], Usage(), ""
+        self.steps += self._results
+        self._text, self._calls, self._results, self._turn = [], [], [], ""
 
 
 def _usage(
@@ -166,10 +168,11 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
 
 def _claude_code_usage(counts: JsonObject) -> Usage:
     cached = counts.number("cache_read_input_tokens", "cacheReadInputTokens")
-    written = counts.number("cache_creation_input_tokens", "cacheCreationInputTokens")
     return Usage(
         calls=1,
-        prompt_tokens=counts.number("input_tokens", "inputTokens") + written + cached,
+        prompt_tokens=counts.number("input_tokens", "inputTokens")
+        + counts.number("cache_creation_input_tokens", "cacheCreationInputTokens")
+        + cached,
         completion_tokens=counts.number("output_tokens", "outputTokens"),
         cached_tokens=cached,
         cost_usd=None,
@@ -215,7 +218,7 @@ def _codex_item(told: AgentTranscript, item: JsonObject, *, ended: bool) -> None
             output = item.at("error").text("message") or item.at("result").text("content")
         case kind:
             if ended and kind == "agent_message":
-                told.turn(key)
+                told.turn("")
                 told.say(item.text("text"))
             elif ended:
                 told.tell(as_text(kind), as_text(item.get("text") or item.get("message") or ""))
@@ -266,9 +269,9 @@ def _cursor(told: AgentTranscript, event: JsonObject) -> None:
                 named = about.text("name") or name.removesuffix("ToolCall")
                 told.call(key, named, about.get("args") or about.get("arguments") or {})
             elif event.get("subtype") == "completed":
-                success = about.at("result", "success")
-                output = success.get("content") or about.get("result")
-                told.result(key, as_text(output), success.get("exitCode"))
+                ended = about.at("result", "success") or about.at("result", "failure")
+                output = ended.get("content") or about.get("result")
+                told.result(key, as_text(output), ended.get("exitCode"))
         case "result":
             said = event.text("result")
             if event.get("is_error") is True:
