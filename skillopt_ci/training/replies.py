@@ -37,8 +37,12 @@ _TOKEN = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\],]""", re.DOTALL)
 #: The latest possible end of a broken object: a fence, or another object at the start of a line.
 _LIMIT = re.compile(r"""\n(?:[ \t]*```|(?=\{\s*["']))""")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")
-_FENCE_CHARS = 80
-_NO_VALUE = re.compile(r"""["']\s*+:\s*+[,}\]]""")
+_NO_VALUE = re.compile(r"""["']\s*+:\s*+(?:[,}\]]|\"{3})""")
+#: A word, and whether it is a key; first what may look like one: comments, escapes, constants.
+_WORD = re.compile(
+    r"""(?m)^[ \t]*(?://|\#).*|(?://|\#)[^"\n]{0,200}$|/\*[^*]*\*/|\\(?:u\w{4}|["\\/bfnrt])"""
+    r"""|\b(?:None|True|False)\b|([^\W\d_]+)(?=\\?["'“”]?\s*+(:?))"""
+)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 #: Raw line breaks inside strings are the most common mistake; ``strict=False`` accepts them.
 _DECODER = json.JSONDecoder(strict=False)
@@ -54,9 +58,7 @@ def extract_json(text: str) -> dict[str, object]:
     if not (objects := list(_objects(body))):
         raise WireError("The reply holds no complete JSON object. Reply with exactly one.")
     fenced = [
-        value
-        for start, value in objects
-        if _FENCE_BEFORE.search(body, max(0, start - _FENCE_CHARS), start)
+        value for start, value in objects if _FENCE_BEFORE.search(body, max(0, start - 80), start)
     ]
     choice = fenced if len(fenced) == 1 else [value for _, value in objects]
     if any(value != choice[0] for value in choice):
@@ -79,6 +81,10 @@ def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
                 position = end
                 if not _NO_VALUE.search(text, start, end):
                     value = repaired(text[start:end])
+                    told = json.dumps(value, ensure_ascii=False)
+                    # where quotes lack escapes, a repair may lose words, or make them keys
+                    if {*_WORD.findall(text, start, end)} - {*_WORD.findall(told)} - {("", "")}:
+                        value = None
         if isinstance(value, dict) and value:
             yield start, value
 
@@ -156,9 +162,7 @@ class RewriteShape(Shape):
 
 
 class LearningRateShape(Shape):
-    """The number of changes that the optimizer wants applied, not yet parsed."""
-
-    learning_rate: object
+    learning_rate: object  # how many changes the optimizer wants applied, not yet parsed
     reasoning: _Note = ""
     confidence: _Note = ""
     risk_notes: _Notes = ()
@@ -232,16 +236,15 @@ Item = TypeVar("Item", Edit, Suggestion, SkillCandidate)
 
 
 def as_json(edit: Edit | Suggestion | SkillCandidate) -> dict[str, object]:
-    told = asdict(edit)
-    return told if edit.note_ids else {key: told[key] for key in told if key != "note_ids"}
+    return {key: value for key, value in asdict(edit).items() if value or key != "note_ids"}
 
 
 @dataclass(frozen=True, slots=True)
 class Patch(Generic[Item]):
     edits: tuple[Item, ...] = ()
     reasoning: str = ""
+    #: Whether the optimizer listed the edits by importance, as it does when it merges patches.
     ordered: bool = False
-    """Whether the optimizer listed the edits by importance, as it does when it merges patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +340,7 @@ def parse_analyst(
     patterns = (_pattern(one, shown) for one in reply.failure_summary if isinstance(one, dict))
     return Reflection(
         source_type=source,
-        patch=_patch(payload, reply.patch, source, default_support=shown, max_support=shown),
+        patch=_patch(payload, reply.patch, source, default=shown, most=shown),
         failure_patterns=tuple(one for one in patterns if one.description and source == "failure"),
         notes=reply.appendix_notes if notes else (),
     )
@@ -351,8 +354,7 @@ def _pattern(entry: Mapping[str, object], shown: int) -> PatternRecord:
 
 def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -> Patch[Item]:
     """Read a merge's reply; edits without a source get ``source``. Raises WireError."""
-    patch = _reply(text, payload.key).patch
-    return _patch(payload, patch, source, default_support=1, max_support=MAX_COUNT)
+    return _patch(payload, _reply(text, payload.key).patch, source, default=1, most=MAX_COUNT)
 
 
 def parse_ranking(text: str, pool_size: int, limit: int) -> tuple[tuple[int, ...], str]:
@@ -379,12 +381,7 @@ def _reply(text: str, key: str, *, carries_notes: bool = False) -> _ReplyShape:
 
 
 def _patch(
-    payload: Payload[Item],
-    patch: Mapping[str, object],
-    source: Source,
-    *,
-    default_support: int,
-    max_support: int,
+    payload: Payload[Item], patch: Mapping[str, object], source: Source, *, default: int, most: int
 ) -> Patch[Item]:
     key = payload.key
     entries = patch.get(key)
@@ -397,7 +394,7 @@ def _patch(
     faults: list[ValidationError] = []
     for entry in entries:
         try:
-            items.append(payload.read(entry, source, default_support, max_support))
+            items.append(payload.read(entry, source, default, most))
         except ValidationError as error:
             faults.append(error)
     if faults and not items:

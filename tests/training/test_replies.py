@@ -79,7 +79,12 @@ def test_no_cut_off_text_is_ever_passed_on(contents, data):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "I found nothing to change.", "{}", "[1, 2]", '{"a": "only half', '"{"']
+    "text",
+    [
+        *("", "I found nothing to change.", "{}", "[1, 2]", '{"a": "only half', '"{"'),
+        # quotes without escapes, where a repair would lose words or make keys of them
+        *('{"a": [{"b": "say "c, d" first"}]}', '{"a": ""b", "c"", "d": 1}', '{"a": """b"""}'),
+    ],
 )
 def test_a_reply_without_an_object_is_refused(text):
     assert "no complete JSON object" in refused(text)
