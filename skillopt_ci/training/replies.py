@@ -36,12 +36,13 @@ _OPENING = re.compile(r"""\{(?=\s*["'])""")
 _TOKEN = re.compile(r"""\"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\],]""", re.DOTALL)
 #: The latest possible end of a broken object: a fence, or another object at the start of a line.
 _LIMIT = re.compile(r"""\n(?:[ \t]*```|(?=\{\s*["']))""")
-_FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")
+_FENCE_BEFORE = re.compile(r"```[ \t]*\w*\s*\Z")  # in the 80 characters before an object
 _NO_VALUE = re.compile(r"""["']\s*+:\s*+(?:[,}\]]|\"{3})""")
-#: A word, and whether it is a key; first what may look like one: comments, escapes, constants.
+#: A word, and its colon if it is a key. Comments, escapes and constants match, too, without a word.
 _WORD = re.compile(
-    r"""(?m)^[ \t]*(?://|\#).*|(?://|\#)[^"\n]{0,200}$|/\*[^*]*\*/|\\(?:u\w{4}|["\\/bfnrt])"""
-    r"""|\b(?:None|True|False)\b|([^\W\d_]+)(?=\\?["'“”]?\s*+(:?))"""
+    r"""(?mx)  ^[ \t]*(?://|\#).* | (?://|\#)[^"\n]{0,200}$ | /\*[^*]*\*/
+    | \\(?:u[\da-fA-F]{4} | x[\da-fA-F]{2} | ["\\/bfnrt]) | \b(?:None|True|False)\b
+    | ([^\W\d_]+) (?=\\?["'“”]?\s*+(:?))"""
 )
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 #: Raw line breaks inside strings are the most common mistake; ``strict=False`` accepts them.
@@ -81,8 +82,8 @@ def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
                 position = end
                 if not _NO_VALUE.search(text, start, end):
                     value = repaired(text[start:end])
-                    told = json.dumps(value, ensure_ascii=False)
                     # where quotes lack escapes, a repair may lose words, or make them keys
+                    told = json.dumps(value) + json.dumps(value, ensure_ascii=False)
                     if {*_WORD.findall(text, start, end)} - {*_WORD.findall(told)} - {("", "")}:
                         value = None
         if isinstance(value, dict) and value:

@@ -56,10 +56,10 @@ def test_any_text_gives_an_object_or_a_wire_error(text):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ('{"a": [1, 2,], }', {"a": [1, 2]}),
+        ('{"a": [1, 2,], // why\n }', {"a": [1, 2]}),
         ('{"a": "two\nlines"}', {"a": "two\nlines"}),
         ('{"a": "he said "hi" to me"}', {"a": 'he said "hi" to me'}),
-        ('{"a": 1 // why\n}', {"a": 1}),
+        (r'{"a": "caf\u00e9 \underline \x27b\x27",}', {"a": "café \\underline 'b'"}),
         ("{'a': 'b'}", {"a": "b"}),
         ('{"edits": [{"op": "x"}}, "reasoning": "r"}', {"edits": [{"op": "x"}]}),
         ('<think>Maybe {"a": 1}?</think>\n{"b": 2}', {"b": 2}),
