@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from glob import glob
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self
 
 import yaml
 from jinja2 import ChainableUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, FiniteFloat
+from pydantic_core import ValidationError, to_jsonable_python
 
 from skillopt_ci.config import scorers
 from skillopt_ci.config.yaml import load_yaml
@@ -29,6 +29,7 @@ from skillopt_ci.util import did_you_mean, user_errors, user_text
 #: The prefix of a value that names a file.
 FILE = "file://"
 _ROLES = ("system", "developer", "user", "assistant")
+_SERVER = ("latency", "cost")  # they do not judge the answer, but count for a threshold
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
 _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: A text that may be the name of a file or a pattern. A longer one, with more folders than glob can
@@ -37,7 +38,6 @@ _FILE_NAME = re.compile(r"[^\0\n]{0,400}(?:[*/][^\0\n]{0,400}|\.\w{2,5})")
 _ITEM = re.compile(r"(?:\".*?\"|[^,]+)(?=\s*,|\s*\Z)")
 #: Bounds for a test's variables, whose lists multiply and whose texts may name each other.
 _MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
-Given = TypeVar("Given", bound="Shape")
 
 
 def _listed(value: object) -> list[Any]:
@@ -49,14 +49,27 @@ _Prompt = Annotated[
     str,
     BeforeValidator(lambda one: one.get("raw") or one.get("id") if isinstance(one, dict) else one),
 ]
+#: A test or the name of a file; the name of a program that makes tests is in a mapping.
+_PATH = BeforeValidator(lambda one: one.get("path", one) if isinstance(one, dict) else one)
+_GIVEN = BeforeValidator(lambda one: one or ())
 
 
-class Shape(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+class Shape(BaseModel, frozen=True, populate_by_name=True):
+    @classmethod
+    def read(cls, data: Any, where: str) -> Self:
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            lines = [
+                f"{where}: {'.'.join(map(str, one['loc']))}: {one['msg']}"
+                for one in error.errors(include_url=False)
+                if one["loc"][-1:] != ("str",)  # a test is a mapping, or else the name of a file
+            ]
+            raise UsageError("\n".join(lines[:10])) from None
 
 
 class AssertionShape(Shape):
-    type: str
+    type: str = Field(validation_alias=AliasChoices("type", "$ref"))
     value: Any = None
     threshold: FiniteFloat | None = None
     weight: FiniteFloat = Field(default=1.0, ge=0)
@@ -79,9 +92,9 @@ class OptionsShape(Shape):
 class TestShape(Shape):
     __test__ = False  # not a test class of pytest
 
-    description: str = ""
+    description: Annotated[str, BeforeValidator(lambda one: one or "")] = ""
     vars: dict[str, Any] = Field(default_factory=dict)
-    assertions: tuple[AssertionShape, ...] = Field(default=(), alias="assert")
+    assertions: Annotated[tuple[AssertionShape, ...], _GIVEN] = Field(default=(), alias="assert")
     threshold: float | None = None
     scoring: Any = Field(default=None, alias="assertScoringFunction")
     prompts: Any = None
@@ -91,7 +104,7 @@ class TestShape(Shape):
 
 class FileShape(Shape):
     prompts: Annotated[list[_Prompt], BeforeValidator(_listed)]
-    tests: Annotated[list[str | TestShape], BeforeValidator(_listed)] = Field(default_factory=list)
+    tests: Annotated[list[Annotated[str | TestShape, _PATH]], BeforeValidator(_listed)] = []
     default: TestShape = Field(default=TestShape(), alias="defaultTest")
     scenarios: list[Any] = Field(default_factory=list)
 
@@ -197,9 +210,8 @@ def _scorer(assertion: AssertionShape) -> scorers.ScorerSpec:
 def _json(schema: Any) -> scorers.JsonScorer:
     if not isinstance(schema, dict):
         raise _Unsupported("a JSON Schema must be a mapping")
-    # The JSON Schema version that promptfoo uses.
-    draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
-    return scorers.JsonScorer.model_validate({"type": "json", "schema": {**draft, **schema}})
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}  # as in promptfoo
+    return scorers.JsonScorer.model_validate({"type": "json", "schema": schema})
 
 
 def _combined(assertions: Sequence[AssertionShape], threshold: float | None) -> scorers.ScorerSpec:
@@ -255,22 +267,24 @@ def rendered(value: Any, values: Mapping[str, Any]) -> Any:
 
 def read_tests(file: Path) -> tuple[Task, ...]:
     """A task for each pair of prompt and test; warns of tests that no scorer can grade."""
-    config = _shaped(FileShape, _data(file), str(file))
+    config = FileShape.read(_data(file), str(file))
     if config.scenarios:
         raise UsageError(f"{file}: scenarios are not supported; write them out as tests")
     prompts = [text for prompt in config.prompts for text in _prompts(prompt, file.parent)]
     tests = [
-        test
+        _with(config.default, test)
         for given in config.tests
         for test in (_tests(given, file.parent) if isinstance(given, str) else [given])
     ]
-    found: list[Task] = []
-    for number, test in enumerate((_with(config.default, test) for test in tests), 1):
+    found, log = list[Task](), logging.getLogger(__name__)
+    if any(one.type in _SERVER for test in tests for one in test.assertions):
+        log.warning("%s: %s are not graded: they judge the server", file, " and ".join(_SERVER))
+    for number, test in enumerate(tests, 1):
         where = f"{file}: test {number}"
         try:
             found += [*_of_test(number, prompts, test, file)]
         except _Unsupported as why:
-            logging.getLogger(__name__).warning("%s is left out: %s", where, why)
+            log.warning("%s is left out: %s", where, why)
         except UsageError as error:
             raise UsageError(f"{where}: {error.message}") from error
     if not found:
@@ -281,8 +295,8 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     if not test.assertions:
         raise _Unsupported("it has no assertions, so that every answer would pass")
-    if any("_conversation" in prompt for prompt in prompts):
-        raise _Unsupported("its prompt continues earlier tests (_conversation)")
+    if named := re.search(r"\{[{%][^}]*?(_conversation|\benv\.\w+)", "\n".join(prompts)):
+        raise _Unsupported(f"{named[1]} has a value only in promptfoo's own run")
     _refuse_code(test, "")
     _refuse_code(test.options, "options.")
     if test.prompts is not None and len(prompts) > 1:
@@ -297,7 +311,8 @@ def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -
 
 def _task(name: str, prompt: str, test: TestShape, chosen: Mapping[str, Any], file: Path) -> Task:
     messages = _messages(f"{test.options.prefix}{prompt}{test.options.suffix}", chosen)
-    assertions = [_filled(one, chosen, file.parent) for one in test.assertions]
+    given = [one for one in test.assertions if one.type not in _SERVER or test.threshold]
+    assertions = [_filled(one, chosen, file.parent) for one in given or test.assertions]
     told = [one.model_dump(mode="json", exclude_defaults=True, by_alias=True) for one in assertions]
     try:
         scorer = _combined(assertions, test.threshold)
@@ -392,7 +407,7 @@ def _tests(name: str, folder: Path) -> Iterator[TestShape]:
         if path.suffix not in {".yaml", ".yml", ".json", ".jsonl"}:
             raise UsageError(f"{path}: tests are read from .yaml, .json and .jsonl files")
         for number, one in enumerate(_listed(_data(path)), 1):
-            yield _shaped(TestShape, one, f"{path}: test {number}")
+            yield TestShape.read(one, f"{path}: test {number}")
 
 
 def _prompts(name: str, folder: Path) -> Iterator[str]:
@@ -449,18 +464,6 @@ def _said(content: Any) -> str:
     parts = content if isinstance(content, list) else [{"text": content}]
     with user_errors("a prompt has a message with a part that is not text:"):
         return "\n".join(str(part["text"]) for part in parts)
-
-
-def _shaped(shape: type[Given], data: Any, where: str) -> Given:
-    try:
-        return shape.model_validate(data)
-    except ValidationError as error:
-        lines = [
-            f"{where}: {'.'.join(map(str, one['loc']))}: {one['msg']}"
-            for one in error.errors(include_url=False)
-            if one["loc"][-1:] != ("str",)  # a test is a mapping, or else the name of a file
-        ]
-        raise UsageError("\n".join(lines[:10])) from None
 
 
 def _data(path: Path) -> Any:

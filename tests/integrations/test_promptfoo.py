@@ -45,12 +45,8 @@ def judged(folder: Path, assertions: list[dict[str, Any]], answer: str, says: st
 
 @pytest.mark.parametrize("case", VERDICTS, ids=lambda case: json.dumps(case["assert"])[:60])
 def test_verdicts_are_promptfoos(case, tmp_path):
-    test = {
-        "vars": {"answer": case["answer"]},
-        "options": {"disableVarExpansion": True},
-        "assert": case["assert"],
-        "threshold": case.get("threshold"),
-    }
+    checks = {"assert": case["assert"], "threshold": case.get("threshold")}
+    test = {"vars": {"answer": case["answer"]}, "options": {"disableVarExpansion": True}, **checks}
     (read,) = read_tests(write(tmp_path, prompts=["{{answer | safe}}"], tests=[test]))
     assert read.messages == (Message("user", case["answer"]),)
     score = graded(read, case["answer"])
@@ -126,12 +122,8 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path):
 def test_values_may_name_others_and_hold_what_json_escapes(tmp_path):
     turns = (("system", "{{hi}}"), ("user", "{{q}}"))
     prompt = json.dumps([{"role": role, "content": text} for role, text in turns])
-    values = {
-        "hi": "Hello {{ who }}, {{nobody}}",
-        "who": "{{ name }}",
-        "name": "Ann",
-        "q": 'a "b"\n\n',  # promptfoo drops the last line break
-    }
+    named = {"hi": "Hello {{ who }}, {{nobody}}", "who": "{{ name }}", "name": "Ann"}
+    values = {**named, "q": 'a "b"\n\n'}  # promptfoo drops the last line break
     test = {"vars": values, "assert": [{"type": "contains", "value": "{{hi}}"}]}
     (task,) = read_tests(write(tmp_path, prompts=[prompt], tests=[test]))
     assert [one.content for one in task.messages] == ["Hello Ann, {{nobody}}", 'a "b"\n']
@@ -169,7 +161,7 @@ def test_files_are_read_from_beside_the_configuration(tmp_path):
     assert [graded(found[0], answer).hard for answer in ("{}", "[]")] == [1, 0]
 
 
-OK = [{"type": "contains", "value": "x"}]
+OK, SERVER = [{"type": "contains", "value": "x"}], [{"type": "latency"}, {"type": "cost"}]
 ESCAPE = "{{ 'a'.__class__.__mro__[1].__subclasses__() }}"
 CYCLE = {"a": "{{ b }}" * 9, "b": "{{ a }}" * 9 + "x" * 99}
 MANY = {name: list(range(11)) for name in "abcd"}
@@ -182,6 +174,8 @@ PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
         ({"tests": [{"assert": OK}], "prompts": ["{{ _conversation }}"]}, "no test that can be"),
         ({"tests": [{"assert": OK, "vars": {"q": "file://q.js"}}]}, "that a program makes"),
         ({"tests": [{"assert": OK}], "prompts": ["file://p.py:f"]}, "that a program makes"),
+        ({"tests": [{"path": "file://t.py:f", "config": {}}]}, "that a program makes"),
+        ({"tests": [{"assert": OK}], "prompts": ["{{ env.X }}"]}, "no test that can be graded"),
         ({"tests": [{"assert": OK, "vars": {"q": "file:///etc/hosts"}}]}, "not a file of the repo"),
         ({"tests": [{"assert": OK}], "prompts": ["{{ q"]}, "test 1: the template '{{ q' cannot"),
         ({"tests": [{"assert": OK}], "prompts": ["torn.jsonl"]}, "prompts are read from .txt"),
@@ -210,12 +204,10 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
 @pytest.mark.parametrize(
     ("test", "why"),
     [
-        ({"assert": []}, "has no assertions, so that every answer would pass"),
+        ({"assert": None, "description": None}, "has no assertions, so that every answer would"),
         ({"assert": [{"type": "javascript", "value": "1"}]}, "'javascript' is not supported"),
-        ({"assert": [{"type": "similar", "value": "x"}]}, "'similar' is not supported"),
-        ({"assert": [{"type": "latency", "threshold": 5}]}, "'latency' is not supported"),
+        ({"assert": [{"$ref": "#/assertionTemplates/a"}]}, "assertion '#/assertionTemplates/a'"),
         ({"assert": [{"type": "contain", "value": "x"}]}, "did you mean 'contains'?"),
-        ({"assert": [{"type": "python", "value": "file://judge.py"}]}, "'python' is not supported"),
         ({"assert": [{"type": "not-is-json"}]}, "no scorer turns it around"),
         ({"assert": [{"type": "iequals", "value": "x"}]}, "the assertion 'iequals'"),
         ({"assert": [{"type": "contains-any", "value": []}]}, "names no text"),
@@ -242,6 +234,14 @@ def test_read_tests_leaves_out_a_test_that_no_scorer_grades(tmp_path, caplog, te
     (warning,) = caplog.messages
     assert "test 1 is left out" in warning
     assert why in warning
+
+
+def test_what_judges_the_server_is_left_out_of_tests_where_all_must_pass(tmp_path, caplog):
+    server, tests = {"assert": SERVER}, [{"assert": OK}, {"assert": OK, "threshold": 0.5}, {}]
+    (task,) = read_tests(write(tmp_path, tests=tests, defaultTest=server))
+    assert (task.id, yaml.safe_load(task.reference_text)) == ("test-1", OK)
+    told = "latency and cost are not graded: they judge the server" in caplog.messages[0]
+    assert (told, caplog.text.count("'latency' is not supported")) == (True, 2)
 
 
 def test_values_are_written_as_javascript_and_nunjucks_write_them(tmp_path):

@@ -165,7 +165,8 @@ def _tokens(record: StepRecord) -> dict[str, dict[str, object]]:
 
 
 def _proposal(proposal: ProposalRecord) -> dict[str, object]:
-    items, rate, notes = _items(proposal), proposal.learning_rate, proposal.notes
+    items = proposal.edits or proposal.suggestions
+    rate, notes = proposal.learning_rate, proposal.notes
     control_mode = "none" if proposal.edit_budget is None else "fixed"
     applied, total = sum(edit.applied for edit in proposal.edits), len(proposal.edits)
     counts = {"total": total, "applied": applied, "skipped": total - applied, "errors": 0}
@@ -242,7 +243,7 @@ def _step_files(evidence: RunView, record: StepRecord, entry: Mapping[str, objec
 
 
 def _payload_files(proposal: ProposalRecord) -> _Files:
-    key, items = _PAYLOAD.get(proposal.mode), [_item(one) for one in _items(proposal)]
+    key, items = _PAYLOAD.get(proposal.mode), [*map(_item, proposal.edits or proposal.suggestions)]
     if key is None or not items:
         return
     ranked = {"reasoning": proposal.reasoning, key: items}
@@ -262,10 +263,6 @@ def _payload_files(proposal: ProposalRecord) -> _Files:
         yield "edit_apply_report.json", report
     elif proposal.change_summary:
         yield "rewrite_result.json", {"change_summary": proposal.change_summary}
-
-
-def _items(proposal: ProposalRecord) -> tuple[EditRecord | SuggestionRecord, ...]:
-    return proposal.edits or proposal.suggestions
 
 
 def _item(item: EditRecord | SuggestionRecord) -> dict[str, object]:
