@@ -63,7 +63,7 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
             f"{file}: a promptfoo configuration needs no task files",
             hint=f"Train on it as it is: `environment: {{type: promptfoo, file: {file.name}}}`.",
         )
-    cases = whole.get("evals") if isinstance(whole, dict) else whole
+    cases = whole.get("evals", whole.get("cases")) if isinstance(whole, dict) else whole
     dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
     behavior = any({"query", "expected_behavior"} <= one.keys() for one in dicts)
     if dicts and (cases is not whole or behavior or any("should_trigger" in one for one in dicts)):
@@ -86,7 +86,7 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
         found.scorer = scorers[0]
         for entry in kept:
             entry.pop("scorer", None)
-    return replace(found, entries=kept)
+    return replace(found, entries=kept, lost=[*dict.fromkeys(found.lost)])
 
 
 # evals/evals.json of the Agent Skills guide, and queries with `should_trigger` or what to expect.
@@ -95,7 +95,7 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
 def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
     for number, case in enumerate(cases, 1):
         rest = dict(case)
-        name, goal = str(rest.pop("id", number)), rest.pop("expected_output", "")
+        name, goal = str(rest.pop("id", number)), _written(rest.pop("expected_output", "") or "")
         ask = rest.pop("prompt", None) or rest.pop("query", None) or rest.pop("input", None)
         expected = ("expectations", "assertions", "expected_behavior")
         points = [one for key in expected for one in _listed(rest.pop(key, None))]
@@ -104,12 +104,12 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
             try:
                 files[path] = task_files([path], skill)[0].content
             except (TaskFileError, ValueError) as error:
-                found.lost.append(f"{name}: the file {path}: {getattr(error, 'message', error)}")
+                found.lost.append(f"the file {path}: {getattr(error, 'message', error)}")
         entry = {"id": name, "prompt": ask, "metadata": rest}
         if goal or points:
             each = [f"{goal}\n\nEach of these holds:".strip(), *map(_written, points)]
             # In the guide, a pass means that every expectation is met.
-            how = {"rubric": "\n- ".join(each), "hard_at": 1.0} if points else {"rubric": str(goal)}
+            how = {"rubric": "\n- ".join(each), "hard_at": 1.0} if points else {"rubric": goal}
             found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **how}})
         elif ask and "should_trigger" in rest:
             found.triggers.append(entry)

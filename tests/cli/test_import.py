@@ -41,11 +41,11 @@ EVALS = {
             "files": ["evals/files/sales.csv", "evals/files/chart.png", "../secret.txt"],
             "expectations": ["It names March", "It shows the sum"],
         },
-        {"id": 2, "prompt": "Clean it.", "expected_output": "Clean rows.", "should_trigger": True},
+        {"id": 2, "prompt": "Clean it.", "expected_output": ["Clean"], "should_trigger": True},
         {"id": 3, "input": "Sum it.", "assertions": ["It is 7", {"sum": True}], "checks": ["x"]},
         {"id": 4, "prompt": "Write a poem.", "should_trigger": False},
         {"id": 5, "prompt": "And then?"},
-        {"id": 6, "prompt": "sum  IT.", "expected_output": "The sum."},
+        {"id": 6, "prompt": "sum  IT.", "expected_output": "The sum.", "files": ["../secret.txt"]},
     ],
 }
 
@@ -62,18 +62,18 @@ def test_evals_of_an_agent_skill_are_graded_against_their_expectations(cli, tmp_
     asked, files = "Name the best month in sales.csv.", {"evals/files/sales.csv": "m,n\n3,7\n"}
     assert found["1"] == {"id": "1", "prompt": asked, "files": files, "scorer": scorer}
     assert found["2"]["metadata"] == {"should_trigger": True}
-    assert found["2"]["scorer"] == {"type": "rubric", "rubric": "Clean rows."}
+    assert found["2"]["scorer"] == {"type": "rubric", "rubric": '["Clean"]'}
     assert found["3"]["scorer"]["rubric"].endswith('- It is 7\n- {"sum": true}')
     trigger = json.loads((tmp_path / "tasks/trigger.jsonl").read_text(encoding="utf-8"))
     assert (trigger["id"], trigger["metadata"]) == ("4", {"should_trigger": False})
-    assert "- 1: the file evals/files/chart.png: " in done.out
-    assert "- 1: the file ../secret.txt: " in done.out
+    assert "- the file evals/files/chart.png: " in done.out
+    assert done.out.count("- the file ../secret.txt: ") == 1
     assert "carried over:\n- checks: nothing grades by it; it becomes metadata\n- " in done.out
     assert "- 5: it does not say what is expected" in done.out
     assert "- 6: an earlier one has this id, or asks the same" in done.out
     assert 'tasks: {"train": "tasks/train.jsonl", ' in done.out
     queries = [{"query": f"Say {one}.", "expected_behavior": ["It is short"]} for one in "abc"]
-    write(tmp_path, {"queries.json": queries})
+    write(tmp_path, {"queries.json": {"cases": queries}})
     told = cli(tmp_path, "import", "queries.json", "--to", "more", "--json").json
     assert told["scorer"]["rubric"] == "Each of these holds:\n- It is short"
 
