@@ -391,14 +391,13 @@ PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
 <testcase classname="t" name="test_b"><failure message="x">assert</failure></testcase>
 <testcase classname="t"><error message="y">boom</error></testcase>
 <testcase classname="t" name="test_d"><skipped/></testcase>
-<testcase classname="t" name="DISABLED_e" status="notrun" result="suppressed"/>
+<testcase name="DISABLED_e" status="notrun"/><testcase status="disabled"><system-out/></testcase>
 </testsuite></testsuites>"""
+SKIPPED = "<testcase><skipped/><error/></testcase>"  # of pytest: broke; of Catch2: expected to
 
 
 def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
     assert read_report(PYTEST) == (1, ["test_b", "a test without a name"])
-    # a single suite is a report too
-    assert read_report(b"<testsuite><testcase name='a'/></testsuite>") == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -409,7 +408,8 @@ def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
         # assertions are counted here, and the case that fails is named already
         ('<testsuite failures="3"><testcase name="c"><failure/></testcase></testsuite>', ["c"]),
         ('<testsuite errors="1"><testsuite name="d" errors="1"/></testsuite>', ["d"]),
-        ('<testsuite errors="0" failures="0"/>', []),
+        (f'<testsuite name="e" errors="1">{SKIPPED}</testsuite>', ["e"]),
+        (f'<testsuite errors="0" failures="0">{SKIPPED}</testsuite>', []),
     ],
 )
 def test_what_a_suite_alone_tells_of_has_failed(broken, named):
