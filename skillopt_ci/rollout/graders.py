@@ -195,8 +195,8 @@ class ComputerGrader:
             try:
                 content = await computer.read(report.file, max_bytes=10_000_000)
             except FileRefused as error:
-                said = last_words(result.stderr.strip() or result.stdout) or "it said nothing"
-                raise GraderBroke(f"there is no test report {report.file}: {said}") from error
+                said = last_words(result.stderr.strip() or result.stdout) or "nothing"
+                raise GraderBroke(f"no test report: {error.message} Printed: {said}") from error
             passed, failed = read_report(content)
             if not passed and not failed:
                 return scored(False, "the test report has no tests", response)

@@ -101,7 +101,7 @@ def test_a_report_gives_partial_credit(bench, report, hard, soft):
 
 
 def test_a_missing_report_is_the_graders_fault_even_if_the_agent_left_one(bench):
-    with pytest.raises(GraderError, match=r"no test report report\.xml.*broken"):
+    with pytest.raises(GraderError, match=r"report\.xml: there is no such file.*broken"):
         bench.grade(f'echo "{PASSES}" > report.xml', report={"command": "echo broken >&2; exit 2"})
 
 
