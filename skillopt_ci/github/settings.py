@@ -9,7 +9,7 @@ from urllib.parse import quote
 from skillopt_ci.github.client import Client, Refused, asking
 
 _PLACE = ".github/workflows"
-#: Rules that refuse no push of training's. Few rulesets can let GitHub Actions bypass the others.
+#: Rules that allow training's pushes. GitHub Actions cannot bypass the others in most rulesets.
 _HARMLESS = {
     *("deletion", "non_fast_forward", "copilot_code_review", "tag_name_pattern"),
     *("max_file_size", "max_file_path_length"),
@@ -53,8 +53,7 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
             let = "exclude it (Settings → Rules), or use the token of an app that may bypass them"
             yield "warning", f"rules may refuse pushes to {branch} ({', '.join(stopped)}): {let}"
         else:
-            guarded = "rules keep it from being rewritten" if guards else "no rule guards it"
-            yield "ok", f"Actions may push {branch}; {guarded}"
+            yield "ok", f"no rule keeps Actions from pushing to {branch}"
 
 
 def _has(client: Client, name: str, words: str) -> bool:

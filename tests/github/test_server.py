@@ -54,7 +54,7 @@ def test_what_is_missing_is_told_with_its_remedy(github_hub):
     assert allowed[1].endswith(f": {allow} -F can_approve_pull_request_reviews=true")
     assert one == ("ok", "the secret A_KEY is set")
     assert other == ("error", "the secret B_KEY is set: no. To fix it: gh secret set B_KEY")
-    assert branch == ("ok", f"Actions may push {BRANCH}; no rule guards it")
+    assert branch == ("ok", f"no rule keeps Actions from pushing to {BRANCH}")
 
 
 def test_all_is_well_if_the_workflow_is_named_or_known_by_the_action_that_it_uses(github_hub):
@@ -62,11 +62,11 @@ def test_all_is_well_if_the_workflow_is_named_or_known_by_the_action_that_it_use
     github_hub.bare.save("main", ".github/workflows/b.yml", "uses: skillopt-ci/skillopt-ci@v0\n")
     assert told(github_hub)[0] == ("ok", ".github/workflows/b.yml is on main")
     github_hub.bare.save("main", ".github/workflows/skillopt.yml", "on: push\n")
-    github_hub.secrets, github_hub.rules = ["A_KEY", "B_KEY"], ["non_fast_forward"]
+    github_hub.secrets, github_hub.rules = ["A_KEY", "B_KEY"], ["copilot_code_review"]
     lines = told(github_hub)
     assert {level for level, _ in lines} == {"ok"}
     assert lines[0][1] == ".github/workflows/skillopt.yml is on main"
-    assert lines[-1][1].endswith("rules keep it from being rewritten")
+    assert lines[-1][1].startswith("no rule keeps Actions from pushing to skillopt-candidate/")
 
 
 def test_a_public_repository_needs_a_policy_for_evaluations(github_hub):
