@@ -26,8 +26,7 @@ from skillopt_ci.rollout.environment import Environment, Split
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import did_you_mean, user_errors, user_text
 
-#: The prefix of a value that names a file.
-FILE = "file://"
+FILE = "file://"  # the prefix of a value that names a file
 _ROLES = ("system", "developer", "user", "assistant")
 _SERVER = ("latency", "cost")  # they do not judge the answer, but count for a threshold
 _PROGRAMS = {".js", ".ts", ".mjs", ".cjs", ".py"}
@@ -35,6 +34,8 @@ _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: A text that may be the name of a file or a pattern. A longer one, with more folders than glob can
 #: follow, is a prompt, as are "README", "Why?" and JSON, which glob reads as a set of letters.
 _FILE_NAME = re.compile(r"[^\0\n]{0,400}(?:[*/][^\0\n]{0,400}|\.\w{2,5})")
+#: What only promptfoo's own run has, unless it stands in a comment.
+_OUTSIDE = re.compile(r"\{#[^#]*#\}|\{[{%][^{}]*\b(_conversation\b|env\.\w)")
 _ITEM = re.compile(r"(?:\".*?\"|[^,]+)(?=\s*,|\s*\Z)")
 #: Bounds for a test's variables, whose lists multiply and whose texts may name each other.
 _MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
@@ -295,15 +296,18 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     if not test.assertions:
         raise _Unsupported("it has no assertions, so that every answer would pass")
-    if named := re.search(r"\{[{%][^}]*?(_conversation|\benv\.\w+)", "\n".join(prompts)):
-        raise _Unsupported(f"{named[1]} has a value only in promptfoo's own run")
+    alone = [one for one in enumerate(prompts, 1) if not any(_OUTSIDE.findall(one[1]))]
+    if len(alone) < len(prompts):
+        logging.getLogger(__name__).warning(
+            "%s: test %d: prompts that use _conversation or env are left out", file, number
+        )
     _refuse_code(test, "")
     _refuse_code(test.options, "options.")
     if test.prompts is not None and len(prompts) > 1:
         raise _Unsupported("prompts is not supported")
     choices = [*_choices(test, file.parent)]
     for variant, chosen in enumerate(choices, 1):
-        for place, prompt in enumerate(prompts, 1):
+        for place, prompt in alone:
             which = f"-vars-{variant}" if len(choices) > 1 else ""
             which += f"-prompt-{place}" if len(prompts) > 1 else ""
             yield _task(f"test-{number}{which}", prompt, test, chosen, file)
@@ -372,9 +376,7 @@ def _choices(test: TestShape, folder: Path) -> Iterator[dict[str, Any]]:
     }
     if (number := math.prod(map(len, spread.values()))) > _MOST_CHOICES:
         lists = ", ".join(name for name, values in spread.items() if len(values) > 1)
-        raise UsageError(
-            f"the lists of the variables {lists} make {number:,} tasks, more than {_MOST_CHOICES:,}"
-        )
+        raise UsageError(f"the lists of {lists} make {number:,} tasks, more than {_MOST_CHOICES:,}")
     for values in product(*spread.values()):
         chosen = {
             name: one.removesuffix("\n") if isinstance(one, str) else one
