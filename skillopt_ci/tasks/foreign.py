@@ -65,7 +65,7 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
         )
     cases = whole.get("evals", whole.get("cases")) if isinstance(whole, dict) else whole
     dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
-    behavior = any({"query", "expected_behavior"} <= one.keys() for one in dicts)
+    behavior = not reference and any({"query", "expected_behavior"} <= one.keys() for one in dicts)
     if dicts and (cases is not whole or behavior or any("should_trigger" in one for one in dicts)):
         _agent_skill(dicts, file.parents[file.parent.name == "evals"], found)
     else:
@@ -117,7 +117,7 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
             found.lost.append(f"{name}: it does not say what is expected")
     rests = [item for one in found.entries for item in one["metadata"].items()]
     if unused := dict.fromkeys(key for key, one in rests if one and isinstance(one, list | dict)):
-        found.lost.insert(0, f"{', '.join(unused)}: nothing grades by it; it becomes metadata")
+        found.lost.insert(0, f"{', '.join(unused)}: not graded, only kept as metadata")
 
 
 def _asked(value: object, name: str, found: Foreign) -> Entry:

@@ -61,21 +61,23 @@ def test_evals_of_an_agent_skill_are_graded_against_their_expectations(cli, tmp_
     scorer = {"type": "rubric", "rubric": rubric + "- It shows the sum", "hard_at": 1.0}
     asked, files = "Name the best month in sales.csv.", {"evals/files/sales.csv": "m,n\n3,7\n"}
     assert found["1"] == {"id": "1", "prompt": asked, "files": files, "scorer": scorer}
-    assert found["2"]["metadata"] == {"should_trigger": True}
-    assert found["2"]["scorer"] == {"type": "rubric", "rubric": '["Clean"]'}
+    two = {"should_trigger": True}, {"type": "rubric", "rubric": '["Clean"]'}
+    assert (found["2"]["metadata"], found["2"]["scorer"]) == two
     assert found["3"]["scorer"]["rubric"].endswith('- It is 7\n- {"sum": true}')
     trigger = json.loads((tmp_path / "tasks/trigger.jsonl").read_text(encoding="utf-8"))
     assert (trigger["id"], trigger["metadata"]) == ("4", {"should_trigger": False})
-    assert "- the file evals/files/chart.png: " in done.out
-    assert done.out.count("- the file ../secret.txt: ") == 1
-    assert "carried over:\n- checks: nothing grades by it; it becomes metadata\n- " in done.out
-    assert "- 5: it does not say what is expected" in done.out
-    assert "- 6: an earlier one has this id, or asks the same" in done.out
+    for lost in ("evals/files/chart.png", "../secret.txt"):
+        assert done.out.count(f"- the file {lost}: ") == 1
+    assert "carried over:\n- checks: not graded, only kept as metadata\n- " in done.out
+    assert "- 5: it does not say what is expected\n- 6: an earlier one has this id, or " in done.out
     assert 'tasks: {"train": "tasks/train.jsonl", ' in done.out
-    queries = [{"query": f"Say {one}.", "expected_behavior": ["It is short"]} for one in "abc"]
-    write(tmp_path, {"queries.json": {"cases": queries}})
+    expected = {"expected_behavior": ["It is short"]}
+    rows = [{"query": f"{n}?", "right": n, **expected} for n in "abc"]
+    write(tmp_path, {"queries.json": {"cases": rows}, "rows.json": rows})
     told = cli(tmp_path, "import", "queries.json", "--to", "more", "--json").json
     assert told["scorer"]["rubric"] == "Each of these holds:\n- It is short"
+    told = cli(tmp_path, "import", "rows.json", "--reference", "right", "--force", "--json").json
+    assert told["scorer"] == {"type": "normalized"}
 
 
 CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1"}]
