@@ -21,9 +21,8 @@ _BAD_KEY_WORDS = re.compile(
 )
 #: The model's output was no call or JSON, or the account made too many calls.
 _RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
-#: OpenRouter's 402 may ask to wait; TGI's 424 is a failed generation; Gemini cancels requests with
-#: 499 under load; 501 is for good.
-_PASSING = frozenset({402, 408, 409, 424, 425, 429, 499, *range(500, 1000)}) - {501}
+#: 402 may ask to wait (OpenRouter), 424 is a failed generation (TGI), 499 is overload (Gemini).
+_PASSING = frozenset({402, 408, 409, 424, 425, 429, 499, *range(500, 1000)}) - {501}  # 501 stays
 _UNPAID = frozenset(
     {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
     | {"contract_spend_limit_reached", "enforced_spend_limit_reached", "Arrearage", "1113"}  # Z.AI
@@ -31,8 +30,8 @@ _UNPAID = frozenset(
 )
 _UNPAID_WORDS = re.compile(
     r"(?i)credit balance is too low|specified (?:\w+ )?API usage limits|insufficient balance"
-    r"|have any credits|credits are depleted|free quota has been exhausted|key limit exceeded"
-    r"|monthly spending limit|, limit: 0\b"
+    r"|have any credits|credits are depleted|free quota has been exhausted|^key limit exceeded"
+    r"|monthly spending (?:limit|cap)|, limit: 0\b"
 )
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "data_inspection_failed", "invalid_prompt"}
@@ -40,8 +39,9 @@ _FILTERED = frozenset(
     | {"bio_policy", "cyber_policy", "refusal"}  # the last is OpenRouter's
 )
 _FILTERED_WORDS = re.compile(
-    r"(?i)content (?:management|filtering) policy|(?:input was|has been) flagged"
-    r"|content exists risk|content violates usage|may contain (?:inappropriate|sensitive|unsafe)"
+    r"(?i)content (?:management|filtering) policy|(?:input was|(?<!account )has been) flagged"
+    r"|content exists risk|content violates usage"
+    r"|(?:input|output|generated) (?:\w+ ){0,2}may contain (?:inappropriate|sensitive|unsafe)"
 )
 _TOO_LONG = frozenset({"context_length_exceeded", "string_above_max_length", "1261"})  # Z.AI
 _TOO_LONG_WORDS = re.compile(

@@ -20,7 +20,7 @@ def meaning(status: int, message: str = "", base_url: str = "", **fields: Any) -
 
 @pytest.mark.parametrize("status", [402, 408, 409, 424, 425, 429, 499, 500, 502, 503, 529, 600])
 def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
-    said = "You exceeded your current quota, limit: 10, model: m"
+    said = "API key limit exceeded: you exceeded your current quota, limit: 10, model: m"
     outcome = meaning(status, said, retry_after=3.0)
     assert isinstance(outcome, TransientFailure)
     assert (outcome.retry_after, str(outcome)) == (3.0, f"status {status}: {said}")
@@ -30,7 +30,7 @@ def test_failures_that_may_pass_are_transient_and_tell_of_overload(status):
 REFUSED = [
     *("triggered our content management policy", "Output blocked by content filtering policy"),
     *("This request has been flagged for potentially violating a policy", "Content Exists Risk"),
-    *("It may contain inappropriate content", "It may contain unsafe or sensitive content"),
+    *("Input data may contain inappropriate content", "generated content may contain unsafe or"),
     *("maximum context length is 8192 tokens", "the request exceeds the available context size"),
     *("prompt is too long: 9 tokens", "9 exceeds the maximum allowed input length of 8 tokens"),
     *("prompt token count of 9 exceeds the limit of 8", "too many tokens: total number of tokens"),
@@ -63,7 +63,7 @@ UNPAID = ["no quota left"]
 OUT_OF_CREDIT = [
     *("insufficient balance (1008)", "Your prepayment credits are depleted.", "Key limit exceeded"),
     *("It doesn't have any credits", "monthly spending limit", "The free quota has been exhausted"),
-    *("Quota exceeded, limit: 0, model: m", "You have reached your specified API usage limits."),
+    *("Quota exceeded, limit: 0, model: m", "specified API usage limits", "monthly spending cap"),
 ]
 NAME_ONE = "Name the environment variable that holds it in model.target.api_key_env"
 
@@ -71,7 +71,8 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
 @pytest.mark.parametrize(
     ("status", "message", "fields", "told"),
     [
-        *((status, "bad key: API key expired", {}, KEY) for status in (400, 401, 403)),
+        *((status, "bad key: API key expired", {}, KEY) for status in (400, 401)),
+        (403, "bad key: Your account has been flagged", {}, KEY),
         (400, "access has been temporarily limited", {"code": "cyber_policy"}, ["refused the key"]),
         (401, "no key", OWN, [NAME_ONE, "OPENAI_COMPATIBLE_API_KEY"]),
         (410, "no", OWN, ["https://llm.example/v1 does not serve 'gpt-x'", "model's spelling"]),
@@ -83,7 +84,7 @@ NAME_ONE = "Name the environment variable that holds it in model.target.api_key_
         *((429, "", {"type": kind}, UNPAID) for kind in ("1113", "exceeded_current_quota_error")),
         *((status, said, {}, UNPAID) for said in OUT_OF_CREDIT for status in (403, 429)),
         *((402, "pay", {}, UNPAID), (400, "", {"code": "Arrearage"}, UNPAID)),
-        (400, "top_k must be positive", {"code": "invalid_value"}, ["status 400: top_k must be"]),
+        (400, "top_k: 'May contain sensitive words'", {"code": "x"}, ["status 400: top_k: "]),
     ],
 )
 def test_what_must_be_set_up_otherwise_is_named(status, message, fields, told):
