@@ -189,8 +189,8 @@ class RetryingClient:
             kind = re.sub(r"(?<!\S)(?<!status )\S*\d\S*", "", last.message)
             if kind not in self._told:
                 self._told.add(kind)
-                said = f"The {request.role} model does not answer: {last.message}. Trying again."
-                self.observe(Note(said, level="warning"))
+                said = f"The {request.role} model does not answer: {last.message}"
+                self.observe(Note(f"{said.rstrip('.')}. Trying again.", level="warning"))
         if last.reply is not None:
             return replace(last.reply, usage=unused)
         unavailable = ModelUnavailable(

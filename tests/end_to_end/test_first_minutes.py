@@ -83,7 +83,7 @@ def refused(
         ("/v1", "mm", KEY, 2, ("does not serve 'mm'", "Check model's spelling")),
         ("", MODEL, KEY, 2, ("base_url ends before /chat/completions (most end in /v1)",)),
         ("/site", MODEL, KEY, 5, ("is a web page", "base_url must be the root of an API")),
-        ("/short", MODEL, KEY, 2, ("every selection task: The prompt is", "a longer context")),
+        ("/short", MODEL, KEY, 2, ("every selection task: The prompt is", "reword the skill")),
     ],
     ids=["wrong key", "empty key", "wrong model", "no /v1", "a web page", "too short a context"],
 )

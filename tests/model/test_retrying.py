@@ -48,7 +48,7 @@ def test_a_failure_that_passes_is_tried_again_when_the_server_wishes(scripted, a
     asyncio.run(client(inner, naps).complete(ask()))
     assert naps.seconds == [30.5]
     said, told = ("status 429", "status 503", "status 429: in 2 s", "status 429: in 31 s"), []
-    inner = scripted(*map(TransientFailure, said), reply())
+    inner = scripted(*(TransientFailure(f"{one}.") for one in said), reply())
     asyncio.run(replace(client(inner, naps, retries=9), observe=told.append).complete(ask()))
     notes = [f"The target model does not answer: {one}. Trying again." for one in said[:3]]
     assert [one.text for one in told] == notes
