@@ -35,6 +35,8 @@ from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
 from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
 
+#: Marks of code and of bold text, which pages do not show.
+_UNSHOWN = str.maketrans("", "", "`*")
 _PURPOSES = {
     "measure": "to measure the current skill before step {0.step}",
     "rollout": "to roll out the batch of step {0.step}",
@@ -265,10 +267,10 @@ def _named(reader: RunReader, what: str) -> tuple[int, int]:
 def _matching(reader: RunReader, steps: Sequence[int], what: str) -> Iterator[tuple[int, int]]:
     if found := re.fullmatch(r"(?i)(?:step\s+)?(\d{1,9})", what.strip()):
         yield from ((step, 0) for step in steps if step == int(found[1]))
-    elif words := quoted(what, 10_000).casefold().replace("`", ""):  # pages show code without it
+    elif words := quoted(what.rstrip(" .…"), 10_000).casefold().translate(_UNSHOWN):
         for step in steps:
             for number, rule in enumerate(rules(reader.step(step).proposal, 10_000), start=1):
-                if words in rule.casefold().replace("`", ""):
+                if words in rule.casefold().translate(_UNSHOWN):
                     yield step, number
 
 

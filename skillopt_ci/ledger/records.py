@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from skillopt_ci.ledger.evidence import AccountsField, Measurement, ProposalRecord, Record
 from skillopt_ci.model.types import Usage
-from skillopt_ci.sanitize import one_line
+from skillopt_ci.sanitize import MARKERS, one_line
 from skillopt_ci.text import within_noise
 
 #: Version of these files; a newer one is refused rather than misread.
@@ -274,7 +274,7 @@ class BoundaryRecord(Record):
         if slow.action == "inject_placeholder":
             return "make room for guidance" if self.changed else "there is room for guidance"
         if slow.content:
-            return one_line(slow.content.lstrip("#-*> ").replace(".\n-", ";"), 60)
+            return one_line(MARKERS.sub(r"\1", slow.content).replace(".\n-", ";"), 60)
         return "no new guidance, but notes for the optimizer" if noted else "no new guidance"
 
     @property

@@ -18,7 +18,7 @@ from skillopt_ci.ledger.summary import DifferenceRecord
 from skillopt_ci.model.types import Accounts, Usage, by_role
 from skillopt_ci.report.effects import Effect
 from skillopt_ci.rollout.metrics import PairedDifference
-from skillopt_ci.sanitize import one_line
+from skillopt_ci.sanitize import MARKERS, one_line
 from skillopt_ci.text import (
     cost_text,
     difference_text,
@@ -34,8 +34,8 @@ from skillopt_ci.util import grouped
 #: 95 % of a normal distribution lie within this many standard deviations.
 _NORMAL_95 = 1.959964
 _MOST_REASONS = 5
-#: A line that begins or ends a block of code; on one line, its language would read as code.
-_FENCE = re.compile(r"^[ \t>*+-]*(?:`{3,}[^`\n]*|~{3,}.*)$", re.MULTILINE)
+#: A line that begins or ends a block of code, or is below a table's heading: no words of a rule.
+_FENCE = re.compile(r"^[ \t>*+-]*(?:`{3,}[^`\n]*|~{3,}.*|[:|][ \t:|-]+)$", re.MULTILINE)
 _ENDS = {
     "certain": "the rest could not have changed the verdict",
     "futile": "a gain was unlikely to be shown",
@@ -170,7 +170,7 @@ def with_pessimistic(text: str, measurement: Measurement) -> str:
 
 def quoted(text: str, limit: int) -> str:
     """A text on one line, without first markers, a final full stop and, if more is left, fences."""
-    return one_line((_FENCE.sub("", text).strip() or text).lstrip("#-*> \n"), limit).rstrip(" .")
+    return one_line(MARKERS.sub(r"\1", _FENCE.sub("", text).strip() or text), limit).rstrip(" .")
 
 
 def gist(edits: Sequence[EditRecord], limit: int = 60) -> str:

@@ -11,10 +11,7 @@ _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 def unified_diff(before: str, after: str, name: str = "SKILL.md", context: int = 3) -> str:
     """A diff in the format of ``git apply``; untrusted, as the documents are."""
-    old, new = ([line + "\n" for line in lines_of(text)] for text in (before, after))
-    for text, lines in ((before, old), (after, new)):
-        if text and not text.endswith("\n"):
-            lines[-1] = lines[-1][:-1]
+    old, new = (re.findall(".*\n|.+", text) for text in (before, after))
     found = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=context)
     return "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in found)
 
@@ -51,8 +48,7 @@ def undone(before: str, after: str, now: str) -> str | None:
 
 def lines_of(text: str) -> list[str]:
     # Not `splitlines`: git does not treat form feeds and the like as line breaks.
-    lines = text.split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")

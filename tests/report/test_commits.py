@@ -139,8 +139,8 @@ def test_an_edit_is_told_in_words(op, words, make_edit):
 
 
 def test_the_gist_has_what_the_edits_say(make_edit):
-    drop = make_edit(op="delete", target="* Old rule.", content="")
-    assert gist([make_edit(), drop]) == "Be kind; drop “Old rule”"
+    drop = make_edit(op="delete", target="* **Old:** rule.", content="")
+    assert gist([make_edit(), drop]) == "Be kind; drop “Old: rule”"
     assert gist([]) == "no change"
 
 
@@ -183,7 +183,7 @@ GOOD, BAD = records.PairSide(hard=1, soft=1), records.PairSide(hard=0, soft=0)
 SLOW = SlowUpdateRecord(
     action="propose",
     previous_content="- Old.",
-    content="- Check twice.\n- Ask @ada.",
+    content="- **Check** twice.\n- Ask @ada.",
     reasoning="so",
 )
 

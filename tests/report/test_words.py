@@ -141,8 +141,8 @@ def test_the_gist_names_the_notes_after_the_edits():
     assert words.headline(proposal(notes=noting("- A.", "~~~\nBe."))) == "notes “A”; “Be”"
     assert words.headline(proposal(REFUSED)) == "no change"
     assert words.notes_gist(proposal(APPLIED)) == ""
-    # the fence of a block and its language are no words of a rule
-    assert words.quoted("```bash\nmake test\n```\n", 60) == "make test"
+    # fences with their language and the line below a table's heading are no words of a rule
+    assert words.quoted("- ```sh\n--all **b**\n| a |\n|:-|\n```\n", 60) == "--all **b** | a |"
     assert words.quoted("- Run:\n  ~~~ sh x\n  make\n  ~~~\n- Go.", 60) == "Run: make - Go"
     assert (words.quoted("- ```", 9), words.quoted("```a``` or b", 60)) == ("```", "```a``` or b")
     assert not proposal(notes=noting("Look.", alone=True)).body_changed
