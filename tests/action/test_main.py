@@ -316,7 +316,7 @@ def test_a_fork_that_changes_the_skill_waits_for_the_label(world):
     (check,) = world.hub.checks.values()
     assert (check["name"], check["head_sha"], check["status"]) == (CHECK, head, "in_progress")
     assert "skillopt-eval" in check["output"]["summary"]
-    check["conclusion"] = "failure"  # once labelled; the first job is run again
+    check |= {"conclusion": "failure", "output": {"title": "Worse"}}  # labelled; a re-run
     done = world.start("pull_request_target", propose(world, head, FORK))
     assert (done.code, check["conclusion"]) == (0, "failure")
     assert "could be published:** the check skillopt-ci / quickstart evaluation" in done.summary
