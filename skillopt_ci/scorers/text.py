@@ -165,10 +165,11 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
 
 #: Declares the rest of the line to be the answer, or the last line below it, maybe in a formula.
 _DECLARED = re.compile(
-    r"(?:^[*_#> \t]*(?:the )?(?:final |correct )?answer[*_ \t]*(?::|$)"
+    r"(?:^[*_#> \t]*(?:the )?(?:final |correct )?answer[*_ \t]*(?:$|:(?!\W*the (?:\w+ )?answer is))"
     r"|\bthe (?:final |correct |right |best )?answer is\b:?"
-    r"|^(?>.*?(?:\bthe correct (?:option|choice) is|答案[是为]?|答えは?|\bantwort(?: ist|:)"
-    r"|\brespuesta(?: correcta)?(?: es|:)))[:：*]*(?=\W*+\w\b(?!.*\b\w\b))"  # one label only
+    r"|^(?>.*?(?:\bthe correct (?:option|choice) is|答案[是为选]?|故选|答えは?|\b(?:antwort|ответ"
+    r"|réponse|respuesta(?: correcta)?)(?: ist| est| es|\s?:)))[:：*]*+"
+    r"(?=\W*+(?!a \w)\w(?:\b|です)(?!.*(?:\b\w\b|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))"  # one label
     r")[*_ \t]*(?:\n[\s$\\[]*+(?=\W*+\w(?!.*(?-i:\b[A-Z]\b)).*+[\s$\\\]]*+\Z))?(.+)$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -180,8 +181,10 @@ _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 _ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]|\W*?\\", re.IGNORECASE)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.):\]}\n]")
+#: Also a label between Chinese or Japanese characters, but not the article of "A city".
+_WORDS = re.compile(r"(?!A\s+[a-z])(?:[\u3040-\u9fff]+|[^\W\u3040-\u9fff]+)")
 _EMPHASIS = " *`_\"'“”"
-_AROUND_LABEL = f"{_EMPHASIS}$()[].:,;。"
+_AROUND_LABEL = f"{_EMPHASIS}$()[].:,;。、"
 #: "Option (B" and "\\(B\\", of which brackets are stripped, "Option B is correct", "Option …".
 _ALONE = re.compile(r"\A(?:OPTION |\\)[^\w?−-]*(\w+)[^\w?]*(?: IS (?:CORRECT|RIGHT))?\Z|\AOPTION ")
 
@@ -207,11 +210,8 @@ def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
 
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
-    """The label that ``answer`` names in any of the usual ways, else the normalised answer.
-
-    Without known choices any label is valid.
-    """
-    answer = _ENCLOSED.sub(r"\1", answer.translate(_UNSEEN))
+    """The label that ``answer`` names, any label if none is known; else the normalised answer."""
+    answer = _ENCLOSED.sub(r"\1", answer.translate(_UNSEEN).replace(" I hope it is correct", ""))
     for _ in range(2):  # a text in a box
         answer = _LATEX_BOX.sub(r"\1", answer)
     declared = _DECLARED.findall(answer)
@@ -243,8 +243,8 @@ def _named(said: str, choices: Mapping[str, str]) -> str:
     several = len(labels) > 1 and all(len(one) == 1 or one in choices for one in labels)
     if several or not text or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):
         return ""
-    first = _label(said.split(maxsplit=1)[0])
-    others = () if _SET_OFF.match(said.strip()) else re.findall(r"\b(?!A\s+[a-z])\w+\b", said)
+    first = _label(re.sub(r"(?i)\Aoption (?=\w+:)", "", said).split(maxsplit=1)[0])
+    others = () if _SET_OFF.match(said.strip()) else _WORDS.findall(said)
     return first if first in choices and not choices.keys() & {*others} - {first} else ""
 
 
@@ -258,7 +258,7 @@ def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
 
 
 def _label(text: str) -> str:
-    label = text.translate(_PLAIN).strip().lstrip(_AROUND_LABEL).rstrip(f"!{_AROUND_LABEL}")
+    label = text.translate(_PLAIN).strip().lstrip(_AROUND_LABEL).rstrip(f"!です{_AROUND_LABEL}")
     return _ALONE.sub(r"\1", label.upper())
 
 
@@ -302,7 +302,7 @@ _LATEX_GROUPS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!])(?=\d{3})")
 #: As in _42_, but not in a_1_b or x_1 y_{2}.
 _UNDERSCORED = re.compile(r"(?<![\w)}\]$])(__?)(?!\s)([^_\n]+)(?<!\s)\1(?![\w{\\])")
 _LATEX_FRACTION = re.compile(
-    r"(?:(\d)\s?)?\\[dt]?frac\s?(?:\{\s?([-−]?\d+)\s?\}\s?\{\s?(\d+)\s?\}|(\d)(\d))"
+    r"(?:(\d)\s?)?\\[cdt]?frac\s?(?:\{\s?([-−]?\d+)\s?\}\s?\{\s?(\d+)\s?\}|(\d)(\d))"
 )
 _VULGAR_FRACTION = re.compile(r"([-+−–－]?)\s?([¼-¾⅐-⅞])")
 #: Spaces and hyphens that do not break, and full-width characters, as those that do and are not.

@@ -83,12 +83,15 @@ def test_several_labels_are_all_asked_for_or_refused(reference):
     ("response", "label"),
     [
         *((f"Answer: {one}", "B") for one in ("B", "$B$", "New York.", "new york", "B, it is big")),
-        ("I weighed all four.\n\n**Answer:** (B)", "B"),
-        *(("**Final answer: B**", "B"), ("answer: b", "B"), ("A is tempting.\nAnswer: B", "B")),
+        *((one, "B") for one in ("I weighed all.\n\n**Answer:** (B)", "**Final answer: B**")),
+        *((one, "B") for one in ("answer: b", "A is tempting.\nAnswer: B")),
         *(("Answer: A\nNo, wait.\nAnswer: B", "B"), ("Answer: B\nNo, wait.\nAnswer: A", "A")),
-        *(("So the answer is B.", "B"), ("The correct option is **(B)**.", "B")),
+        *((f"The correct {one} is **(B)**.", "B") for one in ("option", "answer")),
         *((one, "?") for one in ("The answer is B, not A.", "The answer is a guess: B")),
-        *((one, "B") for one in ("La respuesta es (B).", "Antwort: B", "答案是：B。", "'B'")),
+        *((one, "B") for one in ("Antwort: B", "答案是：B。", "答えはBです。", "故选B。", "'B'")),
+        *((f"{one} (B).", "B") for one in ("La respuesta es", "So the answer is", "Réponse :")),
+        *(("B, 或者A", "?"), ("Ответ: B", "B"), ("The correct answer is Option B: it is big", "B")),
+        ("Final Answer: The final answer is (B). I hope it is correct.", "B"),
         *((r"\boxed{B}", "B"), (r"The answer is $\boxed{\text{B}}$.", "B"), ("# Answer\n\nB", "B")),
         *(("Answer: E", "E"), ("My answer would be B", "MY")),
     ],
@@ -156,7 +159,7 @@ def test_many_items_and_a_long_line_are_read_in_time(grade):
     answer = json.dumps([{"a": number} for number in range(20_000)])
     begin = time.process_time()
     assert grade("json", answer, schema={"uniqueItems": True}).hard == 1
-    assert grade("choice", "_" * 50_000, "A", choices=CHOICES).hard == 0
+    assert grade("choice", "_" * 50_000 + "\n答案" + "*" * 50_000, "A", choices=CHOICES).hard == 0
     assert time.process_time() - begin < 5
 
 
@@ -202,7 +205,7 @@ def test_finite_floats_and_grouped_integers_are_read_back(value, whole):
         (r"GPT-4, 答案是42, \boxed{42}, **42**, _42_ and __-3__.", [4, 42, 42, 42, 42, -3]),
         ("25 cm^2, 9.8 m/s^{2}, 3 s^-1, x^2 = 7, 10 x 10", [25, 9.8, 3, 7, 10, 10]),
         (r"1e3, 2E-2, 10^3, 3 × 10^8 m/s, 1.5\times10^{-3}", [1000, 0.02, 1000, 3e8, 0.0015]),
-        (r"\frac12, \frac{-1}{2}, -\frac{1}{2} or \dfrac{3}{4}", [0.5, -0.5, -0.5, 0.75]),
+        (r"\frac12, \frac{-1}{2}, -\cfrac{1}{2} or \dfrac{3}{4}", [0.5, -0.5, -0.5, 0.75]),
         ("1,00,000 and 12,34,567.5", [100000, 1234567.5]),
         (r"20 ± 1 kg, 5 +/- 0.2, 7\pm 1, 3 ± 1/8 and 1.200,- €", [20, 5, 7, 3, 1200]),
         ("none, x_1, H$_2$O, (x)_3 and H2O, 10^999, 1e999 and 1/0", []),
@@ -260,8 +263,7 @@ def test_anls_and_f1():
         *(("normalized", {}, "\ufeffca\u200bt", ["cat"], 1), ("json", {}, "\ufeff[1]", ["[1]"], 1)),
         *(("json", {}, '["\u200b"]', ['[""]'], 0), ("normalized", {}, "\ufeff+", ["+"], 1)),
         *(("normalized", {}, "a", ["A"], 1), ("normalized", {}, "A.", ["A"], 1)),
-        ("normalized", {}, "+", ["-"], 0),
-        *(("f1", {}, "the cat", ["Cat"], 1), ("f1", {}, "", ["cat"], 0)),
+        *(("normalized", {}, "+", ["-"], 0), ("f1", {}, "the cat", ["Cat"], 1)),
         *(("anls", {}, "abc", ["xyz", "abc"], 1), ("anls", {}, "", ["abc"], 0)),
         ("anls", {"hard_at": 0.9}, "abcdefghiX", ["abcdefghij"], 1),
         ("choice", {}, "It is clear.\n**Answer:** (d)", ["D"], 1),
@@ -274,16 +276,14 @@ def test_anls_and_f1():
         ("choice", {"choices": CHOICES}, "A\n\nIt has a tower.", ["A"], 1),
         ("choice", {"choices": {"yes": "", "no": ""}}, "", ["yes"], 0),
         ("json", {}, '{"a": 1, "b": [2]}', ['{"b": [2], "a": 1}'], 1),
-        ("json", {}, "[1, 2]", ["[2, 1]"], 0),
-        *(("json", {}, "1.0", ["1"], 1), ("json", {}, "true", ["1"], 0)),
-        ("json", {}, '{"a": true}', ['{"a": 1}'], 0),
+        *(("json", {}, "[1, 2]", ["[2, 1]"], 0), ("json", {}, "1.0", ["1"], 1)),
+        *(("json", {}, "true", ["1"], 0), ("json", {}, '{"a": true}', ['{"a": 1}'], 0)),
         *(("json", {}, "", ["null"], 0), ("json", {}, "NaN", ["null"], 0)),
         ("json", {}, "[" * 100_000, ["[]"], 0),
         ("json", {}, '{"a": 1} and more', ['{"a": 1}'], 0),
         ("json", {"schema": SCHEMA}, '{"a": 1}', [], 1),
-        ("json", {"schema": SCHEMA}, '{"a": "1"}', [], 0),
-        ("json", {"schema": SCHEMA}, "{}", [], 0),
-        ("contains", {}, "one two", ["one", "two"], 1),
+        *(("json", {"schema": SCHEMA}, one, [], 0) for one in ('{"a": "1"}', "{}")),
+        *(("f1", {}, "", ["cat"], 0), ("contains", {}, "one two", ["one", "two"], 1)),
         ("regex", {"pattern": r"^\d+$"}, "12", [], 1),
         ("regex", {"pattern": r"^\d+$"}, "a\n12", [], 0),
         ("regex", {"pattern": r"^\d+$", "multiline": True}, "a\n12", [], 1),
