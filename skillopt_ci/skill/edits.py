@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from textwrap import indent
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, StringConstraints
@@ -28,6 +29,14 @@ _CLEANED = BeforeValidator(lambda text: clean(text) if isinstance(text, str) els
 #: Text from a model: any, and one that must not be empty.
 Text = Annotated[str, _CLEANED]
 Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), _CLEANED]
+
+#: A line, and what text put below it would take in: deeper lines, the rest of a paragraph or table.
+_UNIT = re.compile(
+    r"(?P<margin>[ \t]*)(?:#.*|.*(?:\n(?:[ \t]*\n)*(?P=margin)[ \t]+\S.*"
+    r"|\n(?![ \t]*(?:[-*+][ \t]|\d+[.)][ \t]|[#<>]|```|~~~))[ \t]*\S.*)*)"
+)
+#: What cannot become part of the text above it.
+_APART = re.compile(r"\s*\Z|\n[ \t]*(?:\n|[-*+][ \t])")
 
 Source = Literal["failure", "success"]
 
@@ -130,10 +139,14 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
     if place is EditStatus.PROTECTED:
         return text, place
     if isinstance(place, regions.Span) and not at_end:
-        # Search from the target's last character, which may itself be the line break.
-        newline = text.find("\n", place.end - 1)
-        point = len(text) if newline < 0 else newline + 1
-        return f"{text[:point]}\n{content}\n{text[point:]}", EditStatus.INSERTED
+        # Search from the target's ends, which may themselves be line breaks.
+        first, last = (text.rfind("\n", 0, at) + 1 for at in (place.start + 1, place.end - 1))
+        unit = _UNIT if fence_closed(text[:last]) == text[:last] else re.compile(".*")
+        point = next(unit.finditer(text, last)).end()
+        both_rows = text.startswith("|", last) and content.startswith("|")
+        content = indent(content, next(_UNIT.finditer(text, first))["margin"])
+        before, after = "\n" * (not both_rows), "\n" * (not _APART.match(text, point))
+        return f"{text[:point]}\n{before}{content}{after}{text[point:]}", EditStatus.INSERTED
     # Append as a separate paragraph, before the first marked region if there is one.
     before, region = split_at_region(text)
     added = "\n\n".join(filter(None, (fence_closed(before).rstrip(), content, region)))

@@ -14,6 +14,7 @@ MARKED = f"---\nname: '{S}'\n---\nbody\n"
 BEFORE_REGION = EditStatus.APPENDED_BEFORE_REGION
 ELSE_BEFORE_REGION = EditStatus.INSERTED_BEFORE_REGION
 ADDED = Edit("append", content="x")
+CRLF = "a\r\nb\r\n\r\nc\r\nd\r\n"
 OPENED = f"rule {S}\nhint\n{E}\n"
 PIECES = [
     *(mark for region in REGIONS for mark in (region.start, region.end)),
@@ -49,7 +50,6 @@ def applied(text: str, edit: Edit) -> tuple[str, EditStatus]:
         (f"~~~~\na\n{BLOCK}", ADDED, f"~~~~\na\n~~~~\n\nx\n\n{BLOCK}", BEFORE_REGION),
         ("- a\n  ```\n  b", ADDED, "- a\n  ```\n  b\n\nx\n", EditStatus.APPENDED),
         # inserting: below the target's line, else at the end
-        ("a", Edit("insert_after", "a", "b"), "a\nb\n", EditStatus.INSERTED),
         ("a\n", Edit("insert_after", "", "b"), "a\n\nb\n", EditStatus.INSERTED_AT_END),
         ("a\n", Edit("insert_after", "missing", "b"), "a\n\nb\n", EditStatus.INSERTED_AT_END),
         ("a\n", Edit("insert_after", S, "b"), "a\n\nb\n", EditStatus.INSERTED_AT_END),
@@ -64,6 +64,7 @@ def applied(text: str, edit: Edit) -> tuple[str, EditStatus]:
         ("a\n", Edit("replace", f"{S}\na", "b"), "b\n", EditStatus.REPLACED),
         ("- a\n- a\n", Edit("delete", "- a\n", "ignored"), "- a\n", EditStatus.DELETED),
         ("a\n", Edit("delete", "a"), "", EditStatus.DELETED),
+        ("a\r\nb\r\n", Edit("insert_after", "a\nb", "c\nd"), CRLF, EditStatus.INSERTED),
         ("a\r\nb\r\nc\n", Edit("delete", "a\nb\n"), "c\n", EditStatus.DELETED),
     ],
 )
@@ -71,11 +72,23 @@ def test_apply_edits_changes_the_document(before, edit, after, status):
     assert applied(before, edit) == (after, status)
 
 
-@pytest.mark.parametrize("target", ["rule", "- rule one", "one\n"])
-def test_insert_after_goes_below_the_line_of_the_target(target):
-    changed, status = applied("- rule one\n- two\n", Edit("insert_after", target, "new"))
-    assert changed == "- rule one\n\nnew\n- two\n"
-    assert status is EditStatus.INSERTED
+@pytest.mark.parametrize(
+    ("text", "target", "content", "after"),
+    [
+        *(("- rule one\n- two\n", t, "b", "- rule one\n\nb\n- two\n") for t in ("ule", "one\n")),
+        # nothing becomes part of what is inserted, and a paragraph, item or table stays whole
+        ("## H\nText\n", "## H", "- b", "## H\n\n- b\n\nText\n"),
+        ("One. Two\nlines.\n", "One.", "- b", "One. Two\nlines.\n\n- b\n"),
+        ("- a\n  wraps\n- c\n", "- a", "- b", "- a\n  wraps\n\n- b\n- c\n"),
+        ("- a\n\n  - c\n  - d\n", "- a", "- b", "- a\n\n  - c\n  - d\n\n- b\n"),
+        ("- a\n  - c\n  - d\n", "- c", "- b", "- a\n  - c\n\n  - b\n  - d\n"),
+        ("|a|\n|-|\n|1|\n|2|\n", "|1|", "b", "|a|\n|-|\n|1|\n|2|\n\nb\n"),
+        ("|a|\n|-|\n|1|\n", "|1|", "|2|", "|a|\n|-|\n|1|\n|2|\n"),
+        ("```\na\nc\n```\n", "a", "b", "```\na\n\nb\n\nc\n```\n"),  # code keeps its order
+    ],
+)
+def test_insert_after_goes_below_what_the_target_belongs_to(text, target, content, after):
+    assert applied(text, Edit("insert_after", target, content)) == (after, EditStatus.INSERTED)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +144,6 @@ def test_each_edit_sees_what_the_one_before_left():
         "applied_replace",
         "skipped_delete_target_not_found",
     ]
-
-
-def test_a_crlf_document_keeps_its_line_endings():
-    edit = Edit("insert_after", "a\nb", "c\nd")
-    assert applied("a\r\nb\r\ne\r\n", edit)[0] == "a\r\nb\r\n\r\nc\r\nd\r\ne\r\n"
 
 
 @given(documents, st.lists(edits, max_size=4))
