@@ -17,6 +17,7 @@ from skillopt_ci.model.retry import TransientFailure
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.scorers.code import parse_score
 from skillopt_ci.skill.diff import diff_rows
+from skillopt_ci.skill.edits import Edit, apply_edits
 from skillopt_ci.skill.regions import protected_parts, reading, unprotected
 from skillopt_ci.skill.validation import problems
 from skillopt_ci.training.guard import order_to_the_optimizer
@@ -71,8 +72,10 @@ def test_the_guard_judges_a_long_addition_in_time(line):
 
 def test_a_skill_with_a_long_run_of_spaces_is_read_in_time():
     text = "Begin" + " " * 100_000 + "end"
+    edit = Edit("insert_after", "end", "b")
     with time_limit(5):
         assert reading(text) == text
+        assert apply_edits(f"{' ' * 100_000}\n{text}", [edit])[0].endswith("end\n\nb\n")
 
 
 NESTED = "<!-- SLOW_UPDATE_" * 3_000 + "<!-- SLOW_UPDATE_START -->" + "START -->" * 3_000

@@ -42,8 +42,6 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs that `action.yml` declares and documents."""
-
     command: Command | None = None
     config: str = "skillopt.yaml"
     run: str = ""

@@ -94,7 +94,6 @@ def _yaml(value: object) -> str:
 
 
 def unchanged_examples(root: Path, tasks: object) -> list[str]:
-    """The task files that are still as :func:`scaffold` wrote them."""
     found = []
     for split in SPLIT_NAMES if isinstance(tasks, GivenSplits) else ():
         name = getattr(tasks, split)

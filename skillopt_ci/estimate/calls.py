@@ -85,7 +85,6 @@ def assumed(
     history: Iterable[HistoryEntry],
     steps: Sequence[StepRecord],
 ) -> Assumed:
-    """The assumptions after ``history``, of which ``steps`` are the latest records."""
     done = [one for one in history if one.kind == "step"]
     judged = [one for one in done if not one.action.startswith("skip")]
     kept = sum(one.action.startswith("accept") for one in judged)

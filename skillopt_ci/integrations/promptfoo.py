@@ -127,9 +127,6 @@ class PromptfooEnvironment(Environment):
         return self._splits[split]
 
 
-# Assertions as our scorers.
-
-
 class _Unsupported(Exception):
     """None of our scorers grades the assertion as promptfoo does; the message says why."""
 

@@ -195,9 +195,6 @@ def signed_in(section: str, azure: Azure) -> Callable[[], Awaitable[Mapping[str,
     return headers
 
 
-# Connections.
-
-
 def library_of(config: ModelRole) -> Any:
     """The official client library for the role's protocol; the import is slow."""
     return lasting_import("anthropic" if config.preset.protocol == "messages" else "openai")

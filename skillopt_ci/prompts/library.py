@@ -25,8 +25,6 @@ _SECTION_START = re.compile(r"^(?=#)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The system prompt of every stage, by name."""
-
     texts: Mapping[str, str]
 
     @classmethod

@@ -242,9 +242,6 @@ def _evidence(record: BoundaryRecord) -> Iterator[str]:
             yield f"{label}: {one_line(text, most)}"
 
 
-# The end of a run.
-
-
 def _finished(summary: Summary, seconds: float) -> tuple[tuple[str, ...], dict[str, str]]:
     initial, best = (
         one.score if one.test is None else one.test.hard for one in (summary.initial, summary.best)
@@ -292,9 +289,6 @@ def _gain(gain: DifferenceRecord) -> str:
         f"{say.gain_text(gain)} on {plural(gain.n, 'test task')}, "
         f"{len(gain.fixed)} fixed, {len(gain.broken)} broken"
     )
-
-
-# Parts of messages.
 
 
 def _list(heading: str, lines: Iterable[str]) -> str:

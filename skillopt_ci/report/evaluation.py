@@ -148,7 +148,6 @@ def unevaluated_check(
 
 
 def untouched_comment(run: str, why: str, links: md.Links) -> str:
-    """What stands in place of an earlier head's evaluation."""
     told = f"### ➖ {md.code(run)}: {NOTHING_TO_DO}\n\n{md.inline(capitalized(why), 500)}."
     return md.join(marker(run, "evaluation"), told, f"<sub>{links.run('workflow run')}</sub>")
 

@@ -152,7 +152,6 @@ class Links:
     workflow_run: str = ""
 
     def commit(self, sha: str, words: str = "") -> str:
-        """A link to a commit, shown as its short hash or as ``words``."""
         if not sha:
             return words
         if not self.repository:

@@ -289,9 +289,6 @@ def _by_k(values: Mapping[int, float]) -> str:
     return ", ".join(f"{k}: {rounded(value)}" for k, value in values.items())
 
 
-# An estimate of cost.
-
-
 def part_rows(part: Part, left: Sequence[float]) -> Iterator[tuple[str, ...]]:
     """A row for each stage, and totals within the calls, tokens and dollars that are ``left``."""
     for one in part.stages:

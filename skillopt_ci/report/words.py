@@ -83,9 +83,6 @@ def account_rows(accounts: Accounts) -> Iterator[tuple[str, str]]:
             yield from ((f"    {stage}", detailed(used)) for stage, used in sorted(own.items()))
 
 
-# Scores and the gate's arithmetic.
-
-
 def arrow(decision: Decision) -> str:
     after = score(decision.score_after, estimated=decision.partial)
     return f"{score(decision.score_before)} → {after}"
@@ -163,9 +160,6 @@ def with_pessimistic(text: str, measurement: Measurement) -> str:
     if measurement.pessimistic_hard is None:
         return text
     return f"{text}, {score(measurement.pessimistic_hard)} solved if errors count as failed"
-
-
-# Edits, rewritten documents, reminders.
 
 
 def quoted(text: str, limit: int) -> str:
@@ -287,9 +281,6 @@ def unusable_lines(proposal: ProposalRecord) -> Iterator[str]:
         yield one_line(one.reason.partition(" Reply with ")[0], 200) + began
 
 
-# Reviewers' notes.
-
-
 class Fate(StrEnum):
     MERGED = "merged"
     REVERTED = "reverted"
@@ -302,8 +293,6 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoteOutcome:
-    """A note with its fate and the selected edits that follow it."""
-
     note: ReviewerNoteRecord
     fate: Fate
     edits: tuple[EditRecord, ...] = ()
@@ -322,9 +311,6 @@ def note_outcomes(record: StepRecord) -> Iterator[NoteOutcome]:
         yield NoteOutcome(note, fate, edits)
 
 
-# What went wrong.
-
-
 def failures(patterns: Sequence[PatternRecord]) -> list[PatternRecord]:
     found = [
         PatternRecord(
@@ -336,8 +322,6 @@ def failures(patterns: Sequence[PatternRecord]) -> list[PatternRecord]:
     ]
     return sorted(found, key=lambda one: -one.count)
 
-
-# The end of an epoch.
 
 #: What became of a training task under the newer of two skills, changes first.
 CATEGORIES = {

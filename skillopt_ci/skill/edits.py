@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, StringConstraints
@@ -30,11 +30,17 @@ _CLEANED = BeforeValidator(lambda text: clean(text) if isinstance(text, str) els
 Text = Annotated[str, _CLEANED]
 Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), _CLEANED]
 
-#: A line, and what text put below it would take in: deeper lines, the rest of a paragraph or table.
-_UNIT = re.compile(
-    r"(?P<margin>[ \t]*)(?:#.*|.*(?:\n(?:[ \t]*\n)*(?P=margin)[ \t]+\S.*"
-    r"|\n(?![ \t]*(?:[-*+][ \t]|\d+[.)][ \t]|[#<>]|```|~~~))[ \t]*\S.*)*)"
+# Headings, fences and tags are lines of their own; they, comments and items end a paragraph.
+_LINE = r"(?:#{1,6}[ \t]|```|~~~|</?[\w-]+(?:[ \t][^<>\n]*)?>[ \t]*$).*"
+_WRAPPED = rf"\n(?![ \t]*+(?:{_LINE}|<!--|[-*+][ \t]|\d+[.)][ \t]))[ \t]*+\S.*"
+#: A paragraph; its ``unit`` has also the deeper lines below it, which other text would take in.
+_BLOCK = re.compile(
+    r"^(?P<margin>[ \t]*+)(?=.*\S)"
+    rf"(?=(?P<unit>{_LINE}|.*(?:\n(?:[ \t]*+\n)*+(?P=margin)[ \t]++\S.*|{_WRAPPED})*))"
+    rf"(?:{_LINE}|.*(?:{_WRAPPED})*)",
+    re.MULTILINE,
 )
+_LINE_OF_CODE = re.compile(r"^(?P<margin>[ \t]*+)(?P<unit>.*\S.*)", re.MULTILINE)
 #: What cannot become part of the text above it.
 _APART = re.compile(r"\s*\Z|\n[ \t]*(?:\n|[-*+][ \t])")
 
@@ -112,7 +118,7 @@ def apply_edits(
     for edit in edits:
         changed, status, reason = current, EditStatus.UNKNOWN_OP, ""
         if (change := _CHANGES.get(edit.op.strip().lower())) is not None:
-            content = regions.strip_markers(regions.LINE_BREAK.sub("\n", edit.content)).strip()
+            content = regions.strip_markers(regions.LINE_BREAK.sub("\n", edit.content))
             changed, status = change(current, edit.target.replace("\r\n", "\n"), content)
         if status.applied:
             changed = ended(changed)
@@ -133,26 +139,32 @@ def split_at_region(text: str) -> tuple[str, str]:
 
 
 def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
-    if not content:
+    if not content.strip():
         return text, EditStatus.EMPTY
     place = _locate(text, target)
     if place is EditStatus.PROTECTED:
         return text, place
     if isinstance(place, regions.Span) and not at_end:
-        # Search from the target's ends, which may themselves be line breaks.
-        first, last = (text.rfind("\n", 0, at) + 1 for at in (place.start + 1, place.end - 1))
-        unit = _UNIT if fence_closed(text[:last]) == text[:last] else re.compile(".*")
-        point = next(unit.finditer(text, last)).end()
-        both_rows = text.startswith("|", last) and content.startswith("|")
-        content = indent(content, next(_UNIT.finditer(text, first))["margin"])
-        before, after = "\n" * (not both_rows), "\n" * (not _APART.match(text, point))
-        return f"{text[:point]}\n{before}{content}{after}{text[point:]}", EditStatus.INSERTED
+        return _insert_below(text, place, content), EditStatus.INSERTED
     # Append as a separate paragraph, before the first marked region if there is one.
     before, region = split_at_region(text)
-    added = "\n\n".join(filter(None, (fence_closed(before).rstrip(), content, region)))
+    added = "\n\n".join(filter(None, (fence_closed(before).rstrip(), content.strip(), region)))
     if at_end:
         return added, EditStatus.APPENDED_BEFORE_REGION if region else EditStatus.APPENDED
     return added, EditStatus.INSERTED_BEFORE_REGION if region else EditStatus.INSERTED_AT_END
+
+
+def _insert_below(text: str, place: regions.Span, content: str) -> str:
+    """``content`` on lines of its own that split nothing, as far in as what is above them."""
+    pattern = _LINE_OF_CODE if text.count("```", 0, place.end) % 2 else _BLOCK
+    blocks = pattern.finditer(text, frontmatter_end(text))
+    held = (one for one in blocks if one.end() > place.start and one.start() < place.end)
+    above = max(held, key=lambda one: one.end("unit"))
+    point = above.end("unit")
+    rows = text[:point].rstrip().endswith("|") and content.lstrip().startswith("|")
+    content = indent(dedent(content).strip(), above["margin"])
+    before, after = "\n" * (not rows), "\n" * (not _APART.match(text, point))
+    return f"{text[:point]}\n{before}{content}{after}{text[point:]}"
 
 
 def _replace(text: str, target: str, content: str, verb: str = "replace") -> _Outcome:
@@ -162,7 +174,7 @@ def _replace(text: str, target: str, content: str, verb: str = "replace") -> _Ou
     if not isinstance(place, regions.Span):
         return text, place or EditStatus(f"skipped_{verb}_target_not_found")
     old = text[place.start : place.end]
-    if content:  # keep the white space around the old text
+    if content := content.strip():  # keep the white space around the old text
         lead, trail = old[: len(old) - len(old.lstrip())], old[len(old.rstrip()) :]
         content = f"{lead}{content}{trail}"
     return text[: place.start] + content + text[place.end :], EditStatus(f"applied_{verb}")

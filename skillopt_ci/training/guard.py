@@ -21,7 +21,6 @@ from skillopt_ci.skill.edits import Refuse
 from skillopt_ci.skill.regions import strip_markers
 from skillopt_ci.skill.validation import JOINERS, PLAIN_CONTROLS
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.text import collapsed
 from skillopt_ci.training.replies import Item, Patch, Reflection, SkillCandidate, Suggestion
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout
@@ -100,10 +99,12 @@ _ORDERS: Mapping[str, re.Pattern[str]] = {
 
 def order_to_the_optimizer(text: str, known: str) -> str:
     """Return how ``text`` addresses the optimizer in phrases that ``known`` does not have."""
-    familiar = collapsed(known).casefold()
-    found = ((what, one[0]) for what, pattern in _ORDERS.items() for one in pattern.finditer(text))
-    new = (what for what, phrase in found if collapsed(phrase).casefold() not in familiar)
-    return next(new, "")
+    familiar = " ".join(known.casefold().split())
+    for what, pattern in _ORDERS.items():
+        phrases = {" ".join(found[0].casefold().split()) for found in pattern.finditer(text)}
+        if any(phrase not in familiar for phrase in phrases):
+            return what
+    return ""
 
 
 # Secrets: well-known key formats, random values after a telling name, and this run's keys.
@@ -144,12 +145,14 @@ def without_secrets(text: str, keys: Iterable[str]) -> str:
 
 
 def _secrets(text: str, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-    known = (key for key in (*keys, HIDDEN) if len(key) >= SHORTEST and key in text)
-    yield from (("a key of this run", key) for key in known)
+    for key in (*keys, HIDDEN):
+        if len(key) >= SHORTEST and key in text:
+            yield "a key of this run", key
     for kind, pattern in _FORMATS.items():
         yield from ((kind, found[0]) for found in pattern.finditer(text))
-    random = filter(_looks_random, (found["value"] for found in _NAMED.finditer(text)))
-    yield from (("what looks like a password or a key", value) for value in random)
+    for found in _NAMED.finditer(text):
+        if _looks_random(found["value"]):
+            yield "what looks like a password or a key", found["value"]
 
 
 def _looks_random(value: str) -> bool:
@@ -289,15 +292,15 @@ class GuardContext:
         if len(owners) != 1:
             return ""
         (owner,) = owners
-        others = (task for task in self.tasks if task.id != owner)
-        said = (
-            "\n".join((*(m.content for m in one.messages), *(f.content for f in one.files)))
-            for one in others
-        )
-        return "" if any(phrase in normalised(text) for text in said) else owner
+        for task in self.tasks:
+            said = (*(one.content for one in task.messages), *(one.content for one in task.files))
+            if task.id != owner and phrase in normalised("\n".join(said)):
+                return ""
+        return owner
 
 
 def added_text(before: str, after: str) -> str:
+    """Return the lines of ``after`` that are not in ``before``, without region markers."""
     old = set(before.split("\n"))
     return strip_markers("\n".join(line for line in after.split("\n") if line not in old))
 

@@ -42,7 +42,7 @@ def take_back(
         what = f"That rule of step {step}" if edit else f"Step {step}"
         raise RepositoryError(
             f"{what} cannot be taken back by itself: what it wrote into {run.skill_path} was "
-            "changed since.",
+            f"changed since{', or inserted by an earlier version' if edit else ''}.",
             hint=f"Edit the skill on skillopt/{run.config.run} by hand; the next step measures it.",
         )
     if skill == checkout.skill:

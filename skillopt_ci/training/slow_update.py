@@ -139,7 +139,6 @@ _TITLES: Mapping[Category, str] = {
 def render_pairs(
     pairs: Sequence[Pair], earlier_skill: str, current_skill: str, gradient: Gradient
 ) -> str:
-    """The comparison section: counts, then the pairs by category."""
     groups = {kind: [pair for pair in pairs if pair.category is kind] for kind in _TITLES}
     counts = ", ".join(f"{len(group)} {kind}" for kind, group in groups.items()).replace("_", " ")
     parts = [f"{plural(len(pairs), 'task')}: {counts}."]

@@ -49,9 +49,6 @@ def stage(name: str, user: str) -> tuple[Message, ...]:
     return asked(f"# Role\n\nStage: {name}\n", user)
 
 
-# Analysts.
-
-
 def edits_of(brief: AnalystBrief, dice: Dice) -> list[optimizer.Edit]:
     return optimizer.analyse_failures(brief, dice)[2]
 
@@ -96,9 +93,6 @@ def test_mishap_is_none_where_there_is_nothing_to_propose(dice):
     assert optimizer.mishap("harmful", replace(BRIEF, previous=rejected), dice) is None
 
 
-# Reminders.
-
-
 def test_lapse_is_a_broken_rule_that_the_skill_states():
     skill = f"# Skill\n\n- {FIRST}\n"
     (note,) = optimizer.lapse_notes(replace(BRIEF, skill=skill))
@@ -124,9 +118,6 @@ def test_condense_keeps_one_reminder_of_each_subject():
     assert optimizer.condense("") == {"appendix_notes": []}
 
 
-# Merges of edits.
-
-
 def edit(content: str, support: int = 2, **fields: object) -> optimizer.Edit:
     return {"op": "append", "content": content, "support_count": support, **fields}
 
@@ -148,15 +139,10 @@ def test_merge_keeps_one_edit_of_each_subject(edits, kept, dice):
     assert [(one["content"], one["support_count"]) for one in found] == kept
 
 
-# Rankings.
-
-
 def test_ranking_prefers_support(dice):
     reply = optimizer.propose(stage("ranking", POOL), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])["selected_indices"] == [1, 2]
 
-
-# The end of an epoch.
 
 BARE = "# Ledger lines\n"
 REFUND = "Refunds are negative: a minus sign stands directly before the number."
@@ -212,9 +198,6 @@ def test_guidance_keeps_what_it_said(failures, guidance):
 def test_real_prompts_name_their_stage(name, failures, dice):
     reply = optimizer.propose(asked(PROMPTS.texts[name], comparison(failures)), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
-
-
-# Wording and grading.
 
 
 def test_unknown_stage_is_answered_with_an_empty_object():

@@ -53,7 +53,6 @@ NOTES = st.builds(
     department=st.sampled_from(["", "12", "90"]),
     quarter=st.sampled_from(["", *world.QUARTERS]),
 )
-# Dice and keys.
 
 
 def test_dice_depend_on_seed_key_and_name_and_follow_their_probabilities():
@@ -73,9 +72,6 @@ def test_content_key_depends_on_roles_texts_calls_and_attempt():
     asked = [[user], [Message("system", "hello")], [Message("user", "hello!")], [user, user]]
     keys = [world.content_key(one) for one in (*asked, [assistant], *([one] for one in calling))]
     assert len({*keys, world.content_key([user], attempt=1)}) == 8
-
-
-# Conventions, and what texts say about them.
 
 
 def taken(text: str) -> dict[str, set[str]]:
@@ -105,9 +101,6 @@ def test_conflicting_line_is_found_whole():
     assert subject("Be nice.") is None
 
 
-# Notes.
-
-
 @given(st.text())
 def test_any_text_can_be_read(text):
     note = read_note(text)
@@ -122,9 +115,6 @@ def test_read_note_wants_date_vendor_and_amount_in_any_words():
     assert time.process_time() - began < 1
     note = read_note("Refunded: on 3 May 2026 Sam got 1,200 USD from Green Tower. Ref 77.")
     assert note == Note("3 May 2026", "Green Tower", "1,200", "USD", refund=True, reference="77")
-
-
-# Ledger lines.
 
 
 def test_ledger_line_follows_all_conventions_or_none():
@@ -142,9 +132,6 @@ def test_conventions_followed_are_told_by_the_line(data):
     note = data.draw(NOTES)
     followed = data.draw(st.frozensets(st.sampled_from(note.exercised())))
     assert world.conventions_followed(note, ledger_line(note, followed)) == followed
-
-
-# The examples' tasks.
 
 
 def test_notes_are_read_and_lines_written_as_the_tasks_have_them():

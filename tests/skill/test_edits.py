@@ -81,10 +81,22 @@ def test_apply_edits_changes_the_document(before, edit, after, status):
         ("One. Two\nlines.\n", "One.", "- b", "One. Two\nlines.\n\n- b\n"),
         ("- a\n  wraps\n- c\n", "- a", "- b", "- a\n  wraps\n\n- b\n- c\n"),
         ("- a\n\n  - c\n  - d\n", "- a", "- b", "- a\n\n  - c\n  - d\n\n- b\n"),
-        ("- a\n  - c\n  - d\n", "- c", "- b", "- a\n  - c\n\n  - b\n  - d\n"),
+        ("- a\n  - c\n  - d\n", "\n  - c", "- b", "- a\n  - c\n\n  - b\n  - d\n"),
+        ("- a\n  - c\n  - d\n", "a\n  - c", "- b", "- a\n  - c\n  - d\n\n- b\n"),
+        ("- a\n  - c\n", "- c", "  - b\n  - d", "- a\n  - c\n\n  - b\n  - d\n"),
+        ("- a\n  #1 <b>and</b>\n  c\n", "#1", "- b", "- a\n  #1 <b>and</b>\n  c\n\n- b\n"),
+        ("- a\n\nText\n", "- a\n\n", "- b", "- a\n\n- b\n\nText\n"),
+        ("1. a\n   wraps\n2. c\n", "1. a", "2. b", "1. a\n   wraps\n\n2. b\n\n2. c\n"),
+        ("> q\n> r\n\nText\n", "> q", "> b", "> q\n> r\n\n> b\n\nText\n"),
+        ("<x>\na\nc\n</x>\n", "<x>", "b", "<x>\n\nb\n\na\nc\n</x>\n"),
+        ("<x>\na\nc\n</x>\n", "a", "b", "<x>\na\nc\n\nb\n\n</x>\n"),
         ("|a|\n|-|\n|1|\n|2|\n", "|1|", "b", "|a|\n|-|\n|1|\n|2|\n\nb\n"),
-        ("|a|\n|-|\n|1|\n", "|1|", "|2|", "|a|\n|-|\n|1|\n|2|\n"),
-        ("```\na\nc\n```\n", "a", "b", "```\na\n\nb\n\nc\n```\n"),  # code keeps its order
+        ("|a|\n|-|\n|1|\n", "|a|", "|2|", "|a|\n|-|\n|1|\n|2|\n"),
+        ("- a\n\n  |a|\n  |-|\n", "|-|", "|2|", "- a\n\n  |a|\n  |-|\n  |2|\n"),
+        # code keeps its order
+        ("```\na\nc\n```\n", "a", "b", "```\na\n\nb\n\nc\n```\n"),
+        ("```\na\n```\nText\n", "a\n```", "b", "```\na\n```\n\nb\n\nText\n"),
+        ("- a\n  ```\n  c\n  d\n", "c", "b", "- a\n  ```\n  c\n\n  b\n\n  d\n"),
     ],
 )
 def test_insert_after_goes_below_what_the_target_belongs_to(text, target, content, after):

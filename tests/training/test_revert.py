@@ -192,5 +192,6 @@ def test_a_rule_that_was_changed_since_is_a_conflict(one_step, revert):
     tip = one_step.commit(SKILL, one_step.show(BRANCH).replace(B, "Something else."), branch=BRANCH)
     code, said = revert(one_step, "KIND b:")
     assert (code, "That rule of step 1 cannot be taken back" in said) == (2, True)
+    assert "was changed since, or inserted by an earlier version." in said
     assert one_step.ref(BRANCH) == tip
     assert revert(one_step, "KIND a:") == (0, "")
