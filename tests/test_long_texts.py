@@ -95,7 +95,7 @@ def test_a_skill_with_many_markers_is_read_in_time(text):
         ("".join(f"key{number}: v\n" for number in range(10_000)), "was not checked"),
         ("? " * 3_000, "nested too deeply"),
         ("name: " + "[" * 9_000, "Invalid YAML"),
-        ("name: &a [x]\ndescription: *a", "Invalid YAML"),
+        ("name: &a [x]\ndescription: *a", "'name' must be a non-empty string"),
     ],
 )
 def test_front_matter_of_strangers_is_checked_in_time(front, told):

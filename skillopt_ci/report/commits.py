@@ -256,7 +256,6 @@ def _finished(summary: Summary, seconds: float) -> tuple[tuple[str, ...], dict[s
 
 
 def summary_rows(summary: Summary, seconds: float) -> Iterator[tuple[str, str]]:
-    """A run at a glance; ``seconds`` is its total time."""
     same = summary.last.sha256 == summary.best.sha256
     yield "steps", f"{summary.step} of {max(summary.step, summary.total_steps)}"
     yield "initial", _final_scores(summary.initial)

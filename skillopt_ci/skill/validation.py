@@ -49,8 +49,8 @@ def seen_path(root: Path, name: str, repository: Path | None) -> Path:
 def format_problems(text: str, path: Path) -> Iterator[SkillProblem]:
     """Violations of the Agent Skills format.
 
-    Unknown fields, YAML that the standard's strict parser rejects, and missing front matter are
-    warnings: such skills can be trained, and agents load them in the first two cases.
+    Unknown fields, a key twice, and missing front matter are warnings: such skills can be trained,
+    and agents load most. YAML such as `[a, b]`, which only the strict parser disallows, is fine.
     """
     # Imported late: the library loads slowly, and few commands need it.
     from skills_ref.errors import ParseError  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -75,7 +75,8 @@ def format_problems(text: str, path: Path) -> Iterator[SkillProblem]:
                 metadata = {str(key): each for key, each in loaded.items()}
         lenient = metadata is not None or str(error).startswith(_MISSING)
         spoken = (part for part in str(error).splitlines() if not part.startswith(" "))
-        yield SkillProblem("warning" if lenient else "error", "; ".join(spoken), 1)
+        if metadata is None or "disallowed" not in str(error):
+            yield SkillProblem("warning" if lenient else "error", "; ".join(spoken), 1)
     if metadata is None:
         return
     for message in validate_metadata(metadata, path.parent if path.parent.name else None):

@@ -54,7 +54,6 @@ def read_entries(file: Path | str) -> tuple[Task, ...]:
 
 
 def load_tasks(file: Path) -> tuple[tuple[Task, ...], tuple[TaskProblem, ...]]:
-    """The valid tasks of one file in order, and the problems of the others."""
     found = [[one] if isinstance(one, TaskProblem) else to_task(one) for one in read_records(file)]
     problems = chain.from_iterable(one for one in found if isinstance(one, list))
     return tuple(one for one in found if isinstance(one, Task)), tuple(problems)

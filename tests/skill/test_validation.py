@@ -89,7 +89,7 @@ TOOLS = "allowed-tools: [Read]\nname:"
         (" \n", SKILL, ""),
         (" \n", AGENTS, ""),
         (GOOD.replace("name:", "model: x\nname:"), SKILL, "model"),  # beyond the standard
-        (GOOD.replace("name:", TOOLS), SKILL, ""),  # YAML that only the standard refuses
+        (GOOD.replace("name:", "name: x\nname:"), SKILL, "Duplicate key 'name'"),
         ("a\n" * (MAX_LINES + 1), AGENTS, "very long"),
         ("a " * (MAX_WORDS + 1), AGENTS, "very long"),
     ],
@@ -101,10 +101,10 @@ def test_what_agents_can_live_with_is_a_warning(text, path, words):
     assert "\n" not in problem.message
 
 
-def test_an_error_beside_yaml_that_only_the_standard_refuses_is_told_too():
+def test_yaml_that_only_the_strict_parser_disallows_is_fine_and_errors_beside_it_are_told():
     text = GOOD.replace("name: pdf", f"{TOOLS} PDF")
-    assert {problem.severity for problem in problems(text, SKILL)} == {"error", "warning"}
-    assert only(problems(GOOD.replace("name:", TOOLS), SKILL)).line == 1
+    assert {problem.severity for problem in problems(text, SKILL)} == {"error"}
+    assert problems(GOOD.replace("name:", TOOLS), SKILL) == ()
 
 
 @pytest.mark.parametrize(
