@@ -149,7 +149,6 @@ def read_note(text: str) -> Note | None:
 
 
 def ledger_line(note: Note, followed: Container[str]) -> str:
-    """The ledger line of a writer who follows exactly these conventions."""
 
     def written(name: str, value: str, by_rule: Callable[[str], str], otherwise: str = "{}") -> str:
         if not value:

@@ -186,6 +186,20 @@ _ADDRESS = re.compile(
     r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?=[/:]\w)[^\s<>\"'`)\]}]*",
     re.IGNORECASE,
 )
+#: This machine, a left-out host, private networks, labels of Kubernetes, artifacts of Maven.
+#: A label or artifact of any other owner might be a host, as in `git clone com.other.sh:x`.
+_NO_ADDRESS = re.compile(
+    r"(?:(?<![\w.@/-])(?:(?:https?|wss?|tcp|redis|postgres(?:ql)?|mysql|mongodb|amqp)://)?"
+    r"(?:localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(?::\d{1,5})?"
+    r"|\bhttps?://(?:\.\.\.|…)"
+    r"|(?<![\w.@/-])(?:(?:0|10|127)\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))"
+    r"(?:\.\d{1,3}){2}/\d{1,2}"
+    r"|(?<![\w.@/-])(?:[a-z0-9-]+\.)*(?:kubernetes|k8s)\.io/[\w.-]+"
+    r"|(?<![\w.@/-])(?:org\.springframework|com\.(?:alibaba|azure|google)|io\.awspring)\.(?:ai|cloud)"
+    r":[a-z][\w.-]*(?::[\w.-]+)*(?!/)"
+    r")(?=[/?#=]|[.,;:!*_]*(?:[\s<>\"'`)\]}]|\Z))",
+    re.IGNORECASE,
+)
 _HOST = re.compile(
     r"(?:[a-z][a-z0-9+.-]*://|//|data:|javascript:|mailto:)?(?:[^/?#@]*@)?([^/?#]*)", re.IGNORECASE
 )
@@ -215,6 +229,8 @@ def hidden_character(text: str, known: str) -> str:
 
 def new_address(text: str, known: str) -> str:
     """Return the host of the first web address in ``text`` that ``known`` does not have in full."""
+    # not by a space, at which an address around it would end, perhaps as one that is known
+    known, text = (_NO_ADDRESS.sub("~", one) for one in (known, text))
     old = {_canonical(found[0]) for found in _ADDRESS.finditer(known)}
     for found in _ADDRESS.finditer(text):
         if _canonical(found[0]) not in old:

@@ -50,9 +50,6 @@ def test_rate(done, seconds, text):
     assert console.rate_text(done, seconds) == text
 
 
-# A log.
-
-
 def written(steps: Iterable[tuple[float, Event]]) -> list[str]:
     stream, clock = io.StringIO(), Clock()
     progress = console.ProgressDisplay(stream, Globals({}, Path()), clock)
@@ -156,9 +153,6 @@ def test_options_say_how_much_is_told(changes, told, capsys):
     assert (output.out, output.err.splitlines()) == ("", told)
 
 
-# A terminal.
-
-
 def drawn(*events: Event, close: bool = False) -> str:
     stream, environ = Terminal(), {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "80"}
     progress = console.ProgressDisplay(stream, Globals(environ, Path()), lambda: 0.0)
@@ -258,8 +252,6 @@ def test_markup_and_escapes_in_untrusted_text_are_shown_as_text():
     told = drawn(Note("[bold]x[/bold] \x1b]0;title\x07", "warning"))
     assert "warning: [bold]x[/bold] ]0;title" in told
 
-
-# Tables.
 
 ROWS = [("verdict", "merged"), ("because", "a rather long reason " * 8), ("", "goes on")]
 

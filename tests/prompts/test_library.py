@@ -142,9 +142,6 @@ def test_an_unusable_file_is_refused(folder, name, content, complaint):
     assert str(folder / name) in caught.value.message
 
 
-# Sections of a prompt.
-
-
 def test_a_section_has_a_heading_and_parts():
     assert library.section("Title", "one", "two") == "## Title\n\none\n\ntwo"
     assert library.joined("a", "", "b") == "a\n\nb"

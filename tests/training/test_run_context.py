@@ -132,9 +132,6 @@ def test_reading_takes_as_many_processes_whatever_the_length(checkout, begun):
     assert begun() == before
 
 
-# Which settings make scores incomparable.
-
-
 WAYS = [
     "model.target.model=other",
     "model.target.temperature=0",

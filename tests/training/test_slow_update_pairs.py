@@ -137,9 +137,6 @@ def test_an_attempt_that_was_not_measured_leaves_the_others(make_task, make_roll
     assert pair_up([make_task("a")], [lost, lost], [make_rollout("a")]) == ()
 
 
-# What is recorded of a comparison.
-
-
 def test_record_has_scores_and_category(make_pair):
     record = PairRecord.model_validate(make_pair("a", 0.0, 1.0), from_attributes=True)
     assert (record.id, record.category) == ("a", "improved")
@@ -148,8 +145,6 @@ def test_record_has_scores_and_category(make_pair):
     assert set(record.model_dump()) == {"id", "category", "previous", "current"}
     assert set(record.model_dump()["current"]) == {"hard", "soft"}
 
-
-# Pairs as the optimizer reads them.
 
 OLD = "# Skill\n\n- A rule of the last epoch, long enough.\n"
 NEW = "# Skill\n\n- A rule of this epoch, which is longer still.\n"
