@@ -186,8 +186,7 @@ _ADDRESS = re.compile(
     r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?=[/:]\w)[^\s<>\"'`)\]}]*",
     re.IGNORECASE,
 )
-#: This machine, a left-out host, private networks, labels of Kubernetes, artifacts of Maven.
-#: A label or artifact of any other owner might be a host, as in `git clone com.other.sh:x`.
+#: This machine, a left-out host, private networks, labels of Kubernetes.
 _NO_ADDRESS = re.compile(
     r"(?:(?<![\w.@/-])(?:(?:https?|wss?|tcp|redis|postgres(?:ql)?|mysql|mongodb|amqp)://)?"
     r"(?:localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(?::\d{1,5})?"
@@ -195,8 +194,6 @@ _NO_ADDRESS = re.compile(
     r"|(?<![\w.@/-])(?:(?:0|10|127)\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))"
     r"(?:\.\d{1,3}){2}/\d{1,2}"
     r"|(?<![\w.@/-])(?:[a-z0-9-]+\.)*(?:kubernetes|k8s)\.io/[\w.-]+"
-    r"|(?<![\w.@/-])(?:org\.springframework|com\.(?:alibaba|azure|google)|io\.awspring)\.(?:ai|cloud)"
-    r":[a-z][\w.-]*(?::[\w.-]+)*(?!/)"
     r")(?=[/?#=]|[.,;:!*_]*(?:[\s<>\"'`)\]}]|\Z))",
     re.IGNORECASE,
 )

@@ -361,7 +361,6 @@ def test_a_new_address_is_named_by_its_host(text, host):
         "See http://localhost:3000, (ws://localhost/x?y) or http://127.0.0.1:80/a.io/b.",
         "Listen on 127.0.0.1:8080/x and 0.0.0.0:8000/. Write https://... or https://…/x.",
         "Set kubernetes.io/hostname=x and `networking.k8s.io/v1`, app.kubernetes.io/name: y.",
-        "Add org.springframework.cloud:spring-cloud-starter-gateway:4.1.0 or com.google.cloud:a.",
     ],
 )
 def test_other_text_and_known_addresses_are_fine(text):
