@@ -186,7 +186,8 @@ class JUnitReport(Section):
     """A command that writes a test report."""
 
     command: Command
-    """Program and arguments, or a text for `sh -c`. Its exit status does not matter."""
+    """Program and arguments, or a text for `sh -c`. A status other than 0 counts as a failed
+    test if the report has none."""
     file: str = Field(default="report.xml", min_length=1)
     """The report, in JUnit XML, relative to the workspace."""
 

@@ -93,11 +93,17 @@ def test_a_last_line_that_is_no_score_is_the_graders_fault(bench, line):
 
 
 @pytest.mark.parametrize(
-    ("report", "hard", "soft"), [(PASSES, 1.0, 1.0), (HALF, 0.0, 0.5), ("<testsuite/>", 0.0, 0.0)]
+    ("report", "status", "soft", "reason"),
+    [
+        (PASSES, 0, 1.0, "2 of 2 tests passed"),
+        (HALF, 1, 0.5, "1 of 2 tests passed; failed: b"),
+        (PASSES, 2, 2 / 3, "2 of 3 tests passed; failed: the grading command ended with status 2"),
+        ("<testsuite/>", 1, 0.0, "the test report has no tests"),
+    ],
 )
-def test_a_report_gives_partial_credit(bench, report, hard, soft):
-    found = bench.grade("true", report={"command": f'echo "{report}" > report.xml; exit 1'})
-    assert (found.hard, found.soft) == (hard, soft)
+def test_a_report_gives_partial_credit(bench, report, status, soft, reason):
+    found = bench.grade("true", report={"command": f'echo "{report}" > report.xml; exit {status}'})
+    assert (found.hard, found.soft, found.reason) == (soft == 1.0, soft, reason)
 
 
 def test_a_missing_report_is_the_graders_fault_even_if_the_agent_left_one(bench):
@@ -394,6 +400,7 @@ PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
 <testcase name="DISABLED_e" status="notrun"/><testcase status="disabled"><system-out/></testcase>
 </testsuite></testsuites>"""
 SKIPPED = "<testcase><skipped/><error/></testcase>"  # of pytest: broke; of Catch2: expected to
+TODO = SKIPPED.replace("<skipped", "<skipped type='todo'")
 
 
 def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
@@ -410,6 +417,8 @@ def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
         ('<testsuite errors="1"><testsuite name="d" errors="1"/></testsuite>', ["d"]),
         (f'<testsuite name="e" errors="1">{SKIPPED}</testsuite>', ["e"]),
         (f'<testsuite errors="0" failures="0">{SKIPPED}</testsuite>', []),
+        (f'<testsuite failures="1">{TODO}</testsuite>', []),
+        ('<testsuite failures="1"><flakyFailure/></testsuite>', []),
     ],
 )
 def test_what_a_suite_alone_tells_of_has_failed(broken, named):
@@ -418,7 +427,7 @@ def test_what_a_suite_alone_tells_of_has_failed(broken, named):
 
 
 def test_a_page_that_a_test_printed_is_no_document_type_of_its_report():
-    printed = b"<system-out><![CDATA[<!DOCTYPE html><!ENTITY a 'b'>]]></system-out>"
+    printed = b"<system-out><![CDATA[<!DOCTYPE html><!ENTITY a 'b'>\x00\x1b[1m]]></system-out>"
     report = b"<?xml version='1.0'?><testsuite><testcase name='a'>" + printed
     assert read_report(report + b"</testcase></testsuite>") == (1, [])
 
@@ -433,6 +442,7 @@ def test_a_page_that_a_test_printed_is_no_document_type_of_its_report():
         (b'<!DOCTYPE a [<!ENTITY b "c">]><testsuite/>', "document type"),
         (b"<?xml version='1.0'?>\n<!-- --><?p <!-- ?><!DOCTYPE a><testsuite/>", "document type"),
         (b"<testsuite/><!DOCTYPE a>", "not XML"),
+        (b"\x1b<!DOC\x1bTYPE a><testsuite/>", "document type"),
         ('<?xml version="1.0" encoding="utf-16"?><testsuite/>'.encode("utf-16"), "UTF-8"),
     ],
 )
