@@ -134,8 +134,7 @@ class Engine:
             with off_the_clock():
                 await self.call("pull", "--quiet", "--", image, timeout=_PULL_PATIENCE)
         except ComputerFailure as error:
-            missing = _NO_IMAGE.search(error.message)
-            raise (ComputerUnavailable if missing else ComputerFailure)(
+            raise (ComputerUnavailable if _NO_IMAGE.search(error.message) else ComputerFailure)(
                 f"Could not pull image {image}: {error.message}",
                 hint="Set `rollout.computer.image` to an image that the engine has or can pull.",
             ) from error

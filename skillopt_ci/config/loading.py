@@ -73,8 +73,7 @@ def _invalid_base(mark: Mark, text: str) -> InvalidConfigError:
 
 def runs_of(tree: Node) -> dict[str, Node]:
     """The runs that ``tree`` describes, by name; one without a list is its own only run."""
-    listed = tree.entries.get(RUNS)
-    if listed is None:
+    if (listed := tree.entries.get(RUNS)) is None:
         return {_name(tree): tree}
     if not isinstance(listed.value, tuple) or not listed.value:
         text = "expected a list of runs, each with `run:` and its own settings"
@@ -328,7 +327,7 @@ def load(
     Of ``environ`` only SkillOpt's variables count, for its form, whose paths start in ``cwd``.
     Raises ConfigError with a line for every problem.
     """
-    layers = list(read_layers(file))
+    layers = read_layers(file)
     above = [parse_override(text) for text in overrides]
     if found := _translated(layers, above, environ, cwd):
         found = replace(found, tree=choose_run(found.tree, run))
@@ -354,7 +353,7 @@ def load(
 
 
 def run_names(file: Path, cwd: Path | None = None) -> tuple[str, ...]:
-    layers = list(read_layers(file))
+    layers = read_layers(file)
     if _translated(layers, (), {}, cwd):
         return (load(file, cwd=cwd).config.run,)
     return tuple(filter(None, runs_of(reduce(merge, layers))))

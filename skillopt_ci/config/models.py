@@ -63,7 +63,6 @@ class Preset:
     same_key: Mapping[str, str] = field(default_factory=dict)
 
 
-#: Every provider by its name in the configuration.
 PROVIDERS: Mapping[ProviderName, Preset] = TypeAdapter(dict[ProviderName, Preset]).validate_python(
     tomllib.loads(resources.files(__package__).joinpath("providers.toml").read_text("utf-8"))
 )

@@ -173,9 +173,10 @@ def signed_in(section: str, azure: Azure) -> Callable[[], Awaitable[Mapping[str,
         get_bearer_token_provider,
     )
 
-    by_cli = azure.auth == "azure_cli"
     identity = (
-        AzureCliCredential() if by_cli else ManagedIdentityCredential(client_id=azure.client_id)
+        AzureCliCredential()
+        if azure.auth == "azure_cli"
+        else ManagedIdentityCredential(client_id=azure.client_id)
     )
     token_of, one_at_a_time = get_bearer_token_provider(identity, azure.scope), asyncio.Lock()
 

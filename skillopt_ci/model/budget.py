@@ -30,8 +30,6 @@ from skillopt_ci.model.types import (
 from skillopt_ci.progress import CallPaid, Observer, silent
 from skillopt_ci.redaction import Redact, unchanged
 
-# The price of calls: from the configuration, else from the genai-prices table, else unknown.
-
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
@@ -389,8 +387,7 @@ class BudgetedClient:
         return usage
 
     def _priced(self, request: ChatRequest, usage: Usage) -> Usage:
-        tariff = self.tariffs.get(request.role)
-        if tariff is None:
+        if (tariff := self.tariffs.get(request.role)) is None:
             return usage
         # a cost that the provider reports takes precedence
         cost = usage.cost_usd or (tariff.cost_usd(usage) if usage.tokens else 0.0)

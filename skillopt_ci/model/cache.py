@@ -86,8 +86,6 @@ def sha256_of(facts: Mapping[str, object]) -> str:
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
-# SQLite files of paid results, opened even if damaged, outdated or locked.
-
 _SCHEMA = 1
 _BUSY_SECONDS = 60.0
 _PREPARED = f"PRAGMA user_version = {_SCHEMA}; PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}"

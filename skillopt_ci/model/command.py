@@ -124,10 +124,10 @@ class CommandClient:
         if REFUSED.search(said):
             raise ModelRefusal(f"{config.preset.title} refused the prompt: {said}")
         if BAD_KEY.search(said):
-            variables = ", ".join(config.variables)
             raise ModelSetupError(
                 f"{section}: {config.preset.title} is not logged in: {said}",
-                hint=f"Log in as the user of this machine, or set its key (it sees {variables}).",
+                hint="Log in as the user of this machine, or set its key (it sees "
+                f"{', '.join(config.variables)}).",
             )
         if WRONG_SETTING.search(said):
             raise ModelSetupError(

@@ -212,7 +212,6 @@ class ChatClient(Protocol):
         Raises ModelSetupError if no retry can help, :class:`ModelRefusal` if the prompt is the
         cause, :class:`ModelUnavailable` if retries run out, BudgetExhausted if a budget is used up.
         """
-        ...
 
 
 class ModelRefusal(SkilloptError):

@@ -37,7 +37,6 @@ from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.tasks.task import Task
 
-#: Largest size of an agent's artifacts.
 ARTIFACT_BYTES = 100_000_000
 
 #: The status of an attempt without a grade, by how its work ended.

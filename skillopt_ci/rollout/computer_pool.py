@@ -100,7 +100,8 @@ def open_computer_pool(
         common = None if block is None else ComputerTask(block, task_files(block.files, root))
     except (TaskFileError, ValueError) as error:
         raise UsageError(f"rollout.task: files: {error}") from error
-    return ComputerPool(computers(settings, environ), spec(settings), common)
+    base = ComputerSpec(**settings.model_dump(exclude={"type"}))
+    return ComputerPool(computers(settings, environ), base, common)
 
 
 def limits_of(task: Task, usual: AttemptLimits, pool: ComputerPool | None) -> AttemptLimits:
@@ -119,7 +120,3 @@ def computers(settings: ComputerConfig, environ: Mapping[str, str]) -> Computers
     if settings.type == "docker":
         return Containers(environ, settings.image)
     return Unconfined(search_path) if settings.type == "unconfined" else Sandboxes(search_path)
-
-
-def spec(settings: ComputerConfig) -> ComputerSpec:
-    return ComputerSpec(**settings.model_dump(exclude={"type"}))

@@ -160,8 +160,9 @@ class ComputerGrader:
         files, seconds = dict(grader_files(self.spec, self.root)), self.limits.grading_seconds
         stale = () if self.spec.report is None else (self.spec.report.file,)
         if files or stale:
-            clear = ["sh", "-c", _CLEAR, "sh", *files, *stale]
-            cleared = await computer.run(clear, timeout=seconds)
+            cleared = await computer.run(
+                ["sh", "-c", _CLEAR, "sh", *files, *stale], timeout=seconds
+            )
             if cleared.exit_code or cleared.timed_out:
                 raise GraderBroke(f"making room for the grader {how_it_ended(cleared, seconds)}")
         for name, content in files.items():
@@ -183,9 +184,8 @@ class ComputerGrader:
         for number, command in enumerate(self.spec.setup, start=1):
             result = await run(command)
             if result.exit_code or result.timed_out:
-                how = how_it_ended(result, seconds)
-                failure = ComputerFailure(f"Set-up command {number} of the grader {how}")
-                raise GraderBroke(failure.message) from failure
+                how = f"Set-up command {number} of the grader {how_it_ended(result, seconds)}"
+                raise GraderBroke(how) from ComputerFailure(how)
         report = self.spec.report
         result = await run(report.command if report else self.spec.command or ())
         how = f"the grading command {how_it_ended(result, seconds)}"
@@ -302,8 +302,7 @@ class TaskScorers:
         await scorer.score_empty(task)
 
     def spec(self, task: Task) -> specs.ScorerSpec:
-        spec = task.scorer or self.default
-        if spec is None:
+        if (spec := task.scorer or self.default) is None:
             raise GraderError(f"task {task.id!r} has no scorer")
         return spec
 

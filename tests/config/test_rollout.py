@@ -9,13 +9,12 @@ from skillopt_ci.agents.streams import READERS
 from skillopt_ci.config import rollout
 from skillopt_ci.config.config import SplitDir, choose_shape_of_tasks
 from skillopt_ci.config.rollout import ChatConfig, ComputerConfig, ExternalConfig
-from skillopt_ci.rollout.computer_pool import computers, spec
+from skillopt_ci.rollout.computer_pool import computers, open_computer_pool
 
 
-def test_the_usual_computer_is_a_sandbox_without_network():
-    settings = ComputerConfig()
-    assert computers(settings, {}).name == "sandbox"
-    assert spec(settings).network == "none"
+def test_the_usual_computer_is_a_sandbox_without_network(load_with):
+    pool = open_computer_pool(load_with("rollout: {computer: {}}\n").config, Path(), {})
+    assert (pool.computers.name, pool.base.network) == ("sandbox", "none")
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "docker", "unconfined"])
@@ -28,21 +27,12 @@ def test_only_the_unconfined_kind_always_has_a_caveat():
     assert computers(ComputerConfig(type="docker"), {}).caveat == ""
 
 
-def test_every_limit_reaches_the_computer():
-    settings = ComputerConfig.model_validate(
-        {
-            "type": "docker",
-            "network": "open",
-            "image": "python:3.12",
-            "memory_mb": 64,
-            "cpus": 0.5,
-            "processes": 32,
-            "disk_mb": 8,
-            "environ": {"A": "1", "B": "2"},
-            "readable": ["/opt/tool"],
-        }
+def test_every_limit_reaches_the_computer(load_with):
+    text = (
+        "{type: docker, network: open, image: 'python:3.12', memory_mb: 64, cpus: 0.5, "
+        "processes: 32, disk_mb: 8, environ: {A: '1', B: '2'}, readable: [/opt/tool]}"
     )
-    made = spec(settings)
+    made = open_computer_pool(load_with(f"rollout: {{computer: {text}}}\n").config, Path(), {}).base
     assert (made.network, made.image) == ("open", "python:3.12")
     assert (made.memory_mb, made.cpus, made.processes, made.disk_mb) == (64, 0.5, 32, 8)
     assert (made.environ, made.readable) == ({"A": "1", "B": "2"}, (Path("/opt/tool"),))
