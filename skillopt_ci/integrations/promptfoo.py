@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
-from jinja2 import ChainableUndefined
+from jinja2 import ChainableUndefined, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, FiniteFloat
 from pydantic_core import ValidationError, to_jsonable_python
@@ -20,7 +20,7 @@ from skillopt_ci.config import scorers
 from skillopt_ci.config.yaml import load_yaml
 from skillopt_ci.confinement import current
 from skillopt_ci.environments.api import Division, read_options
-from skillopt_ci.errors import UsageError
+from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.messages import CHAT_ROLES, Message
 from skillopt_ci.rollout.environment import Environment, Split
 from skillopt_ci.tasks.task import Task
@@ -34,8 +34,7 @@ _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: A text that may be the name of a file or a pattern. A longer one, with more folders than glob can
 #: follow, is a prompt, as are "README", "Why?" and JSON, which glob reads as a set of letters.
 _FILE_NAME = re.compile(r"[^\0\n]{0,400}(?:[*/][^\0\n]{0,400}|\.\w{2,5})")
-#: What only promptfoo's own run has, unless it stands in a comment.
-_OUTSIDE = re.compile(r"\{#[^#]*#\}|\{[{%][^{}]*\b(_conversation\b|env\.\w)")
+_CONTINUES = re.compile(r"\{#[^#]*#\}|\{[{%][^{}]*\b(_conversation)\b")  # but not in comments
 _ITEM = re.compile(r"(?:\".*?\"|[^,]+)(?=\s*,|\s*\Z)")
 #: Bounds for a test's variables, whose lists multiply and whose texts may name each other.
 _MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
@@ -127,7 +126,7 @@ class PromptfooEnvironment(Environment):
         return self._splits[split]
 
 
-class _Unsupported(Exception):
+class _Unsupported(SkilloptError):
     """None of our scorers grades the assertion as promptfoo does; the message says why."""
 
 
@@ -162,6 +161,8 @@ SUPPORTED = (
     *(*_PATTERNS, "icontains", "icontains-any", "icontains-all"),
     *("is-json", "llm-rubric", "assert-set"),
 )
+#: Any use raises; a test's own variable, or one that the template sets, takes its place.
+_ABSENT = StrictUndefined("env exists only in promptfoo", exc=_Unsupported)  # type: ignore[arg-type]
 
 
 def _refuse_code(shape: Shape, where: str) -> None:
@@ -254,6 +255,7 @@ def rendered(value: Any, values: Mapping[str, Any]) -> Any:
                 keep_trailing_newline=True, undefined=ChainableUndefined, finalize=_as_text
             )
             engine.filters["dump"] = _dump
+            engine.globals["env"] = _ABSENT
             with user_errors(f"the template {value[:60]!r} cannot be rendered:"):
                 return engine.from_string(value).render(values)
         case list():
@@ -293,10 +295,10 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     if not test.assertions:
         raise _Unsupported("it has no assertions, so that every answer would pass")
-    alone = [one for one in enumerate(prompts, 1) if not any(_OUTSIDE.findall(one[1]))]
+    alone = [one for one in enumerate(prompts, 1) if not any(_CONTINUES.findall(one[1]))]
     if len(alone) < len(prompts):
         logging.getLogger(__name__).warning(
-            "%s: test %d: prompts that use _conversation or env are left out", file, number
+            "%s: test %d: prompts with earlier answers (_conversation) are left out", file, number
         )
     _refuse_code(test, "")
     _refuse_code(test.options, "options.")
@@ -462,7 +464,7 @@ def _turns(text: str) -> list[dict[str, Any]]:
 def _said(content: Any) -> str:
     parts = content if isinstance(content, list) else [{"text": content}]
     with user_errors("a prompt has a message with a part that is not text:"):
-        return "\n".join(str(part["text"]) for part in parts)
+        return "\n".join(_as_text(part["text"]) for part in parts)
 
 
 def _data(path: Path) -> Any:

@@ -100,7 +100,7 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path, caplog):
     default = {"vars": {"who": "me"}, "assert": OK, "threshold": 0.9}
     prompts = ["{{who}}: {{q}}", "{# {{_conversation}} #}{{q}}?", "{{_conversation}}"]
     found = read_tests(write(tmp_path, prompts=prompts, tests=tests, defaultTest=default))
-    assert "test 2: prompts that use _conversation" in caplog.messages[1]
+    assert "test 2: prompts with earlier answers" in caplog.messages[1]
     assert [(test.id, test.messages[0].content) for test in found] == [
         ("test-1-vars-1-prompt-1", "you: a"),
         ("test-1-vars-1-prompt-2", "a?"),
@@ -119,13 +119,13 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path, caplog):
 
 
 def test_values_may_name_others_and_hold_what_json_escapes(tmp_path):
-    turns = (("system", "{{hi}}"), ("user", "{{q}}"))
+    turns = (("system", "{{hi}}"), ("assistant", None), ("user", "{{q}}{{env.X}}"))
     prompt = json.dumps([{"role": role, "content": text} for role, text in turns])
     named = {"hi": "Hello {{ who }}, {{nobody}}", "who": "{{ name }}", "name": "Ann"}
-    values = {**named, "q": 'a "b"\n\n'}  # promptfoo drops the last line break
+    values = {**named, "env": {"X": 1}, "q": 'a "b"\n\n'}  # promptfoo drops the last line break
     test = {"vars": values, "assert": [{"type": "contains", "value": "{{hi}}"}]}
     (task,) = read_tests(write(tmp_path, prompts=[prompt], tests=[test]))
-    assert [one.content for one in task.messages] == ["Hello Ann, {{nobody}}", 'a "b"\n']
+    assert [one.content for one in task.messages] == ["Hello Ann, {{nobody}}", "", 'a "b"\n1']
     assert graded(task, "Hello Ann, {{nobody}}").hard
 
 
@@ -174,7 +174,6 @@ PICTURE = '[{"role": "user", "content": [{"type": "image_url"}]}]'
         ({"tests": [{"assert": OK, "vars": {"q": "file://q.js"}}]}, "that a program makes"),
         ({"tests": [{"assert": OK}], "prompts": ["file://p.py:f"]}, "that a program makes"),
         ({"tests": [{"path": "file://t.py:f", "config": {}}]}, "that a program makes"),
-        ({"tests": [{"assert": OK}], "prompts": ["{{ env.X }}"]}, "no test that can be graded"),
         ({"tests": [{"assert": OK, "vars": {"q": "file:///etc/hosts"}}]}, "not a file of the repo"),
         ({"tests": [{"assert": OK}], "prompts": ["{{ q"]}, "test 1: the template '{{ q' cannot"),
         ({"tests": [{"assert": OK}], "prompts": ["torn.jsonl"]}, "prompts are read from .txt"),
@@ -225,6 +224,7 @@ def test_read_tests_rejects_files_it_cannot_use(tmp_path, config, said):
         ({"assert": OK, "assertScoringFunction": "file://x.py"}, "assertScoringFunction is"),
         ({"assert": OK, "prompts": ["chat"]}, "prompts is not supported"),
         ({"assert": [{"type": "llm-rubric"}]}, "llm-rubric has no value"),
+        ({"assert": [{**OK[0], "value": "{{ env.X }}"}]}, "env exists only in promptfoo"),
     ],
 )  # fmt: skip
 def test_read_tests_leaves_out_a_test_that_no_scorer_grades(tmp_path, caplog, test, why):
