@@ -192,7 +192,7 @@ def refund(seconds: float) -> None:
 
 
 def raise_if_cancelled() -> None:
-    """Raise a cancellation of this task that what it waited for has answered in another way."""
+    """Raise CancelledError if this task was cancelled and what it waited for swallowed that."""
     if (task := asyncio.current_task()) and task.cancelling():
         raise asyncio.CancelledError
 

@@ -22,7 +22,7 @@ _BAD_KEY_WORDS = re.compile(
 #: The model's output was no call or JSON, or the account made too many calls.
 _RETRIED = frozenset({"json_validate_failed", "tool_use_failed", "rate_limit_exceeded"})
 #: 402 may ask to wait (OpenRouter), 424 is a failed generation (TGI), 499 is overload (Gemini).
-_PASSING = frozenset({402, 408, 409, 424, 425, 429, 499, *range(500, 1000)}) - {501}  # 501 stays
+_PASSING = frozenset({402, 408, 409, 424, 425, 429, 499, *range(500, 1000)}) - {501}  # 501 lasts
 _UNPAID = frozenset(
     {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "quota_exceeded"}
     | {"contract_spend_limit_reached", "enforced_spend_limit_reached", "Arrearage", "1113"}  # Z.AI

@@ -145,7 +145,7 @@ async def measure(
     if baseline and 0 < scores.made.total() == scores.refused.total():
         raise ModelSetupError(
             f"model.target refused every {stage} task: {scores.refused.most_common(1)[0][0]}",
-            hint="Shorten or reword the skill or tasks, or use a longer context or laxer filter.",
+            hint="Shorten or reword the skill or tasks, use a longer context, or relax the filter.",
         )
     scores.finish(run, stage, above=0.0)
     if blank and all(blank):
