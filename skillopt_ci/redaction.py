@@ -15,7 +15,7 @@ Redact = Callable[[str], str]
 HIDDEN = "[secret hidden]"
 #: A shorter value may occur in any text.
 SHORTEST = 8
-#: Up to this length, digits may be a number and letters of one case a word; PEM keys begin alike.
+#: Up to this length, digits may be a number, letters of one case a word. All PEM keys begin so.
 _PLAIN = re.compile(r"[0-9]{1,15}|[a-z]{1,15}|[A-Z]{1,15}|-----(?:BEGIN|END) [A-Z0-9 ]+-----")
 #: Where a text was cut off inside a secret, a remainder of at least this length is hidden.
 _SHORTEST_PART = 12

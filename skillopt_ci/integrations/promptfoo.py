@@ -34,7 +34,8 @@ _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: A text that may be the name of a file or a pattern. A longer one, with more folders than glob can
 #: follow, is a prompt, as are "README", "Why?" and JSON, which glob reads as a set of letters.
 _FILE_NAME = re.compile(r"[^\0\n]{0,400}(?:[*/][^\0\n]{0,400}|\.\w{2,5})")
-_CONTINUES = re.compile(r"\{#[^#]*#\}|\{[{%][^{}]*\b(_conversation)\b")  # but not in comments
+#: A prompt that continues earlier tests; the first alternative skips comments.
+_CONTINUES = re.compile(r"\{#[^#]*#\}|\{[{%][^{}]*\b(_conversation)\b")
 _ITEM = re.compile(r"(?:\".*?\"|[^,]+)(?=\s*,|\s*\Z)")
 #: Bounds for a test's variables, whose lists multiply and whose texts may name each other.
 _MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000

@@ -33,7 +33,7 @@ Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), _C
 # Headings, fences and tags are lines of their own; they, comments and items end a paragraph.
 _LINE = r"(?:#{1,6}[ \t]|```|~~~|</?[\w-]+(?:[ \t][^<>\n]*)?>[ \t]*$).*"
 _WRAPPED = rf"\n(?![ \t]*+(?:{_LINE}|<!--|[-*+][ \t]|\d+[.)][ \t]))[ \t]*+\S.*"
-#: A paragraph; its ``unit`` has also the deeper lines below it, which other text would take in.
+#: A paragraph; its ``unit`` also has the lines below it that are indented more: they belong to it.
 _BLOCK = re.compile(
     r"^(?P<margin>[ \t]*+)(?=.*\S)"
     rf"(?=(?P<unit>{_LINE}|.*(?:\n(?:[ \t]*+\n)*+(?P=margin)[ \t]++\S.*|{_WRAPPED})*))"
@@ -155,7 +155,7 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
 
 
 def _insert_below(text: str, place: regions.Span, content: str) -> str:
-    """``content`` on lines of its own that split nothing, as far in as what is above them."""
+    """``content`` on lines of its own below the block of ``place``, indented like that block."""
     pattern = _LINE_OF_CODE if text.count("```", 0, place.end) % 2 else _BLOCK
     blocks = pattern.finditer(text, frontmatter_end(text))
     held = (one for one in blocks if one.end() > place.start and one.start() < place.end)

@@ -226,7 +226,7 @@ def hidden_character(text: str, known: str) -> str:
 
 def new_address(text: str, known: str) -> str:
     """Return the host of the first web address in ``text`` that ``known`` does not have in full."""
-    # not by a space, at which an address around it would end, perhaps as one that is known
+    # a space would end an address around it, which may then be one that is known
     known, text = (_NO_ADDRESS.sub("~", one) for one in (known, text))
     old = {_canonical(found[0]) for found in _ADDRESS.finditer(known)}
     for found in _ADDRESS.finditer(text):
