@@ -409,9 +409,9 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
     # a user's own program may not know --version
     asked = (program, "--version") if known else ("sh", "-c", 'command -v "$1"', "sh", program)
     spec = pool.base
-    if pool.computers.name == "unconfined" and Path(program).is_file():
+    if pool.computers.name == "unconfined" and (file := Path(program)).is_file():
         # a command that is run by its name sees its own file; `command -v` has to be shown it
-        spec = replace(spec, readable=(*spec.readable, Path(program)))
+        spec = replace(spec, readable=(*spec.readable, file.parent, file.resolve()))
     async with pool.computers.open(spec) as computer:
         result = await computer.run(
             asked, timeout=_LONGEST_START, environ=agent_environ(solver, root, {})

@@ -127,9 +127,8 @@ def test_a_server_that_is_not_there_is_named(cli, checkout, server):
 def test_an_optimizer_that_cannot_keep_to_the_contract_is_none(cli, checkout, server, monkeypatch):
     monkeypatch.setattr(server, "answer", lambda system, prompt: "Hello!")
     done = cli(checkout.folder, "check", "--probe", "--json")
-    assert done.code == 2
     (error,) = errors(done)
-    assert "not the JSON object that was asked for" in error
+    assert (done.code, "not the JSON object that was asked for" in error) == (2, True)
     assert any("only tasks that want JSON" in one for one in found(done, "model.target"))
 
 
@@ -214,19 +213,20 @@ def test_a_failing_or_keyless_agent_is_told(cli, bare, tmp_path, monkeypatch, te
 
 
 def test_a_program_of_ones_own_is_looked_for_and_not_started(cli, bare, tmp_path):
-    program = write_program(tmp_path / "mine", f"touch {tmp_path}/started")
-    solver = f"rollout.solver={{type: external, agent: command, command: ['{program}', x]}}"
-    assert found(look(cli, bare, UNCONFINED, solver), "agent") == [f"{program} is there"]
+    mine = write_program(tmp_path / "mine", f"touch {tmp_path}/started")
+    (link := bare / "link").symlink_to(mine)
+    solver = "rollout.solver={{type: external, agent: command, command: ['{}', x]}}"
+    looks = [look(cli, bare, UNCONFINED, solver.format(one)) for one in (mine, link, "nowhere")]
+    told = sum((found(done, "agent", "ok") for done in looks), list[str]())
+    assert (told, looks[2].code) == ([f"{mine} is there", f"{link} is there"], 2)
     assert not (tmp_path / "started").exists()
-    assert look(cli, bare, UNCONFINED, solver.replace(str(program), "not-there-at-all")).code == 2
 
 
 def test_what_an_agent_lacks_in_a_sandbox_is_told(cli, bare, tmp_path):
     computers("sandbox")  # or skip
     program = write_program(tmp_path / "agents/claude", "echo 2.0.1")
     alone = look(cli, bare, "rollout.computer={type: sandbox}", claude(program))
-    (error,) = found(alone, "agent", "error")
-    assert "rollout.computer.readable" in error
+    assert "rollout.computer.readable" in found(alone, "agent", "error")[0]
     # what is in /tmp cannot be made readable
     inside = look(cli, bare, "rollout.computer={type: sandbox}", claude("/usr/bin/env"))
     assert found(inside, "agent", "ok")[0].startswith("/usr/bin/env: ")
