@@ -188,9 +188,9 @@ _ADDRESS = re.compile(
 )
 #: This machine, a left-out host, private networks, labels of Kubernetes.
 _NO_ADDRESS = re.compile(
-    r"(?:(?<![\w.@/-])(?:(?:https?|wss?|tcp|redis|postgres(?:ql)?|mysql|mongodb|amqp)://)?"
-    r"(?:localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(?::\d{1,5})?"
-    r"|\bhttps?://(?:\.\.\.|…)"
+    r"(?:(?:(?<![\w.@/-])(?:(?:https?|wss?|tcp|redis|postgres(?:ql)?|mysql|mongodb|amqp)://)?"
+    r"(?:localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(?::\d{1,5})?|\bhttps?://(?:\.\.\.|…))"
+    r"(?!=|[^\s/?#]{0,300}@)"  # a user's name, not a host, in http://localhost=@a.io
     r"|(?<![\w.@/-])(?:(?:0|10|127)\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))"
     r"(?:\.\d{1,3}){2}/\d{1,2}"
     r"|(?<![\w.@/-])(?:[a-z0-9-]+\.)*(?:kubernetes|k8s)\.io/[\w.-]+"
