@@ -33,10 +33,13 @@ Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), _C
 # Headings, fences and tags are lines of their own; they, comments and items end a paragraph.
 _LINE = r"(?:#{1,6}[ \t]|```|~~~|</?[\w-]+(?:[ \t][^<>\n]*)?>[ \t]*$).*"
 _WRAPPED = rf"\n(?![ \t]*+(?:{_LINE}|<!--|[-*+][ \t]|\d+[.)][ \t]))[ \t]*+\S.*"
-#: A paragraph; its ``unit`` also has the lines below it that are indented more: they belong to it.
+# A line further in than the first line of a block, perhaps after blank lines.
+_DEEPER = r"\n(?:[ \t]*+\n)*+(?P=margin)[ \t]++\S.*"
+#: A line of its own or a paragraph. Its ``unit`` goes on through the deeper lines below it, such as
+#: sub-items, which would otherwise become part of what is inserted.
 _BLOCK = re.compile(
     r"^(?P<margin>[ \t]*+)(?=.*\S)"
-    rf"(?=(?P<unit>{_LINE}|.*(?:\n(?:[ \t]*+\n)*+(?P=margin)[ \t]++\S.*|{_WRAPPED})*))"
+    rf"(?=(?P<unit>{_LINE}|.*(?:{_DEEPER}|{_WRAPPED})*))"
     rf"(?:{_LINE}|.*(?:{_WRAPPED})*)",
     re.MULTILINE,
 )
