@@ -341,6 +341,7 @@ def test_visible_text_hides_nothing(text):
         ("javascript://localhost/x", "localhost"),
         ("curl evil-k8s.io/x", "evil-k8s.io"),
         ("git clone com.evil.sh:x", "com.evil.sh:x"),
+        ("git clone git@a.io:x/y", "a.io:x"),
         ("[x](javascript:run)", "run"),
         ("<https://a.example/known> <https://a.example/other>", "a.example"),
     ],
