@@ -165,13 +165,20 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
 
 #: Declares the rest of the line to be the answer, or the last line below it, maybe in a formula.
 _DECLARED = re.compile(
-    r"(?:^[*_#> \t]*(?:the )?(?:final |correct )?answer[*_ \t]*(?:$|:(?!\W*the (?:\w+ )?answer is))"
-    r"|\bthe (?:final |correct |right |best )?answer is\b:?"
-    r"|^(?>.*?(?:\bthe correct (?:option|choice) is|答案[是为选]?|故选|答えは?|\b(?:antwort|ответ"
-    r"|réponse|respuesta(?: correcta)?)(?: ist| est| es|\s?:)))[:：*]*+"
-    r"(?=\W*+(?!a \w)\w(?:\b|です)(?!.*(?:\b\w\b|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))"  # one label
-    r")[*_ \t]*(?:\n[\s$\\[]*+(?=\W*+\w(?!.*(?-i:\b[A-Z]\b)).*+[\s$\\\]]*+\Z))?(.+)$",
-    re.IGNORECASE | re.MULTILINE,
+    r"""
+    (?: ^[*_#> \t]*(?:the[ ])?(?:final[ ]|correct[ ])?answer[*_ \t]*  # "## Answer", "**Answer:** …"
+        (?:$|:(?!\W*the[ ](?:\w+[ ])?answer[ ]is))         # not "Answer: the answer is …", but:
+    | \bthe[ ](?:(?:final|correct|right|best)[ ])?answer[ ]is\b:?
+    | ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is  # only a label may follow these:
+        | 答案[是为选]? | 故选 | 答えは?
+        | \b(?:antwort|ответ|réponse|respuesta(?:[ ]correcta)?)(?:[ ]ist|[ ]est|[ ]es|\s?:)
+      ))[:：*]*+(?=\W*+(?!a[ ]\w)\w(?:\b|です)            # a letter or digit, not the article "a",
+        (?!.*(?:\b\w\b|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))  # and no second one, even between 汉字
+    )[*_ \t]*
+    (?:\n[\s$\\[]*+(?=\W*+\w(?!.*(?-i:\b[A-Z]\b)).*+[\s$\\\]]*+\Z))?  # the last line, below
+    (.+)$
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 _LATEX_BOX = re.compile(r"\\(?:boxed|text(?:bf)?|mathrm)\{([^{}]*)\}")
 #: One line in a formula or a fenced block, and nothing else; two blocks may name two choices.
