@@ -167,11 +167,11 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
 _DECLARED = re.compile(
     r"""
     (?: ^[*_#> \t]*(?:the[ ])?(?:final[ ]|correct[ ])?answer[*_ \t]*  # "## Answer", "**Answer:** …"
-        (?:$|:(?!\W*the[ ](?:\w+[ ])?answer[ ]is))         # not "Answer: the answer is …", but:
+        (?:$|:)(?!\W*(?:the[ ](?:\w+[ ])?answer[ ]is|the[ ]correct[ ](?:option|choice)[ ]is
+            |(?:the[ ])?(?:\w+[ ])?answer[*_ \t]*:))      # but not above or before another form
     | \bthe[ ](?:(?:final|correct|right|best)[ ])?answer[ ]is\b:?
-    | ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is  # only a label may follow these:
-        | 答案[是为选]? | 故选 | 答えは?
-        | \b(?:antwort|ответ|réponse|respuesta(?:[ ]correcta)?)(?:[ ]ist|[ ]est|[ ]es|\s?:)
+    | ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is|答案[是为选]?|故选|答えは?  # and a label
+        |\b(?:antwort|ответ|réponse|respuesta(?:[ ]correcta)?)(?:[ ]ist|[ ]est|[ ]es|\s?:)
       ))[:：*]*+(?=\W*+(?!a[ ]\w)\w(?:\b|です)            # a letter or digit, not the article "a",
         (?!.*(?:\b\w\b|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))  # and no second one, even between 汉字
     )[*_ \t]*
@@ -218,7 +218,7 @@ def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
     """The label that ``answer`` names, any label if none is known; else the normalised answer."""
-    answer = _ENCLOSED.sub(r"\1", answer.translate(_UNSEEN).replace(" I hope it is correct", ""))
+    answer = _ENCLOSED.sub(r"\1", answer.translate(_UNSEEN).replace(". I hope it is correct", ""))
     for _ in range(2):  # a text in a box
         answer = _LATEX_BOX.sub(r"\1", answer)
     declared = _DECLARED.findall(answer)
@@ -265,8 +265,8 @@ def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
 
 
 def _label(text: str) -> str:
-    label = text.translate(_PLAIN).strip().lstrip(_AROUND_LABEL).rstrip(f"!です{_AROUND_LABEL}")
-    return _ALONE.sub(r"\1", label.upper())
+    label = text.translate(_PLAIN).strip().lstrip(_AROUND_LABEL).rstrip(f"!{_AROUND_LABEL}")
+    return _ALONE.sub(r"\1", re.sub(r"(?<=\w)[^\w?]*です\Z", "", label.upper()))  # "Bです"
 
 
 _NUMBER = re.compile(
