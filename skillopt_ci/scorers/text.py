@@ -167,8 +167,8 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
 _DECLARED = re.compile(
     r"""
     (?: ^[*_#> \t]*(?:the[ ])?(?:final[ ]|correct[ ])?answer[*_ \t]*  # "## Answer", "**Answer:** …"
-        (?:$|:)(?!\W*(?:the[ ](?:\w+[ ])?answer[ ]is|the[ ]correct[ ](?:option|choice)[ ]is
-            |(?:the[ ])?(?:\w+[ ])?answer[*_ \t]*:))      # but not above or before another form
+        (?:$|:)(?!\W*(?:(?:so|thus|therefore),?[ ])?(?:the[ ](?:\w+[ ])?answer[ ]is  # unless one of
+            |the[ ]correct[ ](?:option|choice)[ ]is|(?:the[ ])?(?:\w+[ ])?answer[*_ \t]*:))  # these
     | \bthe[ ](?:(?:final|correct|right|best)[ ])?answer[ ]is\b:?
     | ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is|答案[是为选]?|故选|答えは?  # and a label
         |\b(?:antwort|ответ|réponse|respuesta(?:[ ]correcta)?)(?:[ ]ist|[ ]est|[ ]es|\s?:)
@@ -218,7 +218,7 @@ def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
     """The label that ``answer`` names, any label if none is known; else the normalised answer."""
-    answer = _ENCLOSED.sub(r"\1", answer.translate(_UNSEEN).replace(". I hope it is correct", ""))
+    answer = _ENCLOSED.sub(r"\1", answer.translate(_UNSEEN).replace(". I hope it is correct", "."))
     for _ in range(2):  # a text in a box
         answer = _LATEX_BOX.sub(r"\1", answer)
     declared = _DECLARED.findall(answer)

@@ -93,7 +93,7 @@ def test_several_labels_are_all_asked_for_or_refused(reference):
         *(("B, 或者A", "?"), ("Ответ: B", "B"), ("The correct answer is Option B: it is big", "B")),
         ("Final Answer: The final answer is (B). I hope it is correct.", "B"),
         *((r"\boxed{B}", "B"), (r"The answer is $\boxed{\text{B}}$.", "B"), ("# Answer\n\nB", "B")),
-        *((f"{one} b", "B") for one in ("#Answer\nThe answer is", "Answer: The correct choice is")),
+        *((f"{x} b", "B") for x in ("Answer\nSo the answer is", "Answer: The correct choice is")),
         *(("Answer: E", "E"), ("My answer would be B", "MY")),
     ],
 )
