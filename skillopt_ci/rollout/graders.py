@@ -28,7 +28,6 @@ from skillopt_ci.scorers.base import (
     blamed,
     brief,
     grade_parts,
-    last_words,
     program_score,
     scored,
 )
@@ -199,17 +198,17 @@ class ComputerGrader:
             try:
                 content = await computer.read(report.file, max_bytes=10_000_000)
             except FileRefused as error:
-                said = last_words(result.stderr.strip() or result.stdout) or "nothing"
-                raise GraderBroke(f"no test report: {error.message} Printed: {said}") from error
+                missing = f"no test report: {error.message.removesuffix('.')}; {how}"
+                raise GraderBroke(missing) from error
             passed, failed = read_report(content)
             if not passed and not failed:
                 return scored(False, "the test report has no tests", response)
             if not failed and result.exit_code:  # something other than a test failed
-                failed = [how]
-            total = passed + len(failed)
+                reason = f"every test passed, but {how}"
+                return scored(False, reason, response, soft=passed / (passed + 1))
             names = brief(f"; failed: {', '.join(failed)}") if failed else ""
-            reason = f"{passed} of {total} tests passed{names}"
-            return scored(not failed, reason, response, soft=passed / total)
+            reason = f"{passed} of {passed + len(failed)} tests passed{names}"
+            return scored(not failed, reason, response, soft=passed / (passed + len(failed)))
         hard_at = None if self.spec.score == "exit" else self.spec.hard_at
         streams = (result.stdout, result.stderr)
         return program_score("the grading command", result.exit_code, streams, response, hard_at)
@@ -319,7 +318,7 @@ class TaskScorers:
             return None
         parts = [part for part in specs.parts_of(spec) if isinstance(part, specs.ComputerScorer)]
         # increment when the same files and commands grade differently
-        version = 4 if any(part.report for part in parts) else 2
+        version = 5 if any(part.report for part in parts) else 2
         limits = limits_of(task, self.limits, self.pool)
         seconds = limits.model_dump(include={"grading_seconds"}, exclude_defaults=True)
         return {
