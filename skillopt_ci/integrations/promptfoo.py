@@ -34,8 +34,8 @@ _NAMED = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 #: A text that may be the name of a file or a pattern. A longer one, with more folders than glob can
 #: follow, is a prompt, as are "README", "Why?" and JSON, which glob reads as a set of letters.
 _FILE_NAME = re.compile(r"[^\0\n]{0,400}(?:[*/][^\0\n]{0,400}|\.\w{2,5})")
-#: A prompt that continues earlier tests; the first alternative skips comments.
-_CONTINUES = re.compile(r"\{#[^#]*#\}|\{[{%][^{}]*\b(_conversation)\b")
+#: What only promptfoo's own run has; the first alternative skips comments.
+_OUTSIDE = re.compile(r"\{#[^#]*#\}|\{[{%][^{}]*\b(_conversation\b|env(?=\.\w|\[))")
 _ITEM = re.compile(r"(?:\".*?\"|[^,]+)(?=\s*,|\s*\Z)")
 #: Bounds for a test's variables, whose lists multiply and whose texts may name each other.
 _MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
@@ -296,10 +296,11 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     if not test.assertions:
         raise _Unsupported("it has no assertions, so that every answer would pass")
-    alone = [one for one in enumerate(prompts, 1) if not any(_CONTINUES.findall(one[1]))]
+    own = {"", *test.vars}
+    alone = [one for one in enumerate(prompts, 1) if own.issuperset(_OUTSIDE.findall(one[1]))]
     if len(alone) < len(prompts):
         logging.getLogger(__name__).warning(
-            "%s: test %d: prompts with earlier answers (_conversation) are left out", file, number
+            "%s: test %d: prompts that use _conversation or env are left out", file, number
         )
     _refuse_code(test, "")
     _refuse_code(test.options, "options.")

@@ -35,7 +35,7 @@ _LINE = r"(?:#{1,6}[ \t]|```|~~~|</?[\w-]+(?:[ \t][^<>\n]*)?>[ \t]*$).*"
 _WRAPPED = rf"\n(?![ \t]*+(?:{_LINE}|<!--|[-*+][ \t]|\d+[.)][ \t]))[ \t]*+\S.*"
 # A line further in than the first line of a block, perhaps after blank lines.
 _DEEPER = r"\n(?:[ \t]*+\n)*+(?P=margin)[ \t]++\S.*"
-#: A line of its own or a paragraph; its ``unit`` also has the deeper lines below, such as sub-items.
+#: A line of its own or a paragraph; its ``unit`` also has the deeper lines below, like sub-items.
 _BLOCK = re.compile(
     r"^(?P<margin>[ \t]*+)(?=.*\S)"
     rf"(?=(?P<unit>{_LINE}|.*(?:{_DEEPER}|{_WRAPPED})*))"

@@ -98,9 +98,9 @@ def test_prompts_tests_and_lists_of_values_are_multiplied(tmp_path, caplog):
         {"vars": {"q": "c"}, "threshold": 0.2, "assert": [{"type": "contains", "value": "{{q}}"}]},
     ]
     default = {"vars": {"who": "me"}, "assert": OK, "threshold": 0.9}
-    prompts = ["{{who}}: {{q}}", "{# {{_conversation}} #}{{q}}?", "{{_conversation}}"]
+    prompts = ["{{who}}: {{q}}", "{# {{_conversation}} #}{{q}}?", "{{_conversation}}", "{{env.X}}"]
     found = read_tests(write(tmp_path, prompts=prompts, tests=tests, defaultTest=default))
-    assert "test 2: prompts with earlier answers" in caplog.messages[1]
+    assert "test 2: prompts that use _conversation" in caplog.messages[1]
     assert [(test.id, test.messages[0].content) for test in found] == [
         ("test-1-vars-1-prompt-1", "you: a"),
         ("test-1-vars-1-prompt-2", "a?"),
