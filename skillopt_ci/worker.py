@@ -219,7 +219,7 @@ class Side(ABC):
         return []
 
     def facts(self) -> Mapping[str, Any]:
-        """Return other facts about the tool as JSON: versions, prompts."""
+        """Return other facts as JSON: ``identity``, which scores depend on, and prompts."""
         return {}
 
     @abstractmethod

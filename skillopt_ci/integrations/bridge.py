@@ -314,7 +314,7 @@ class BridgeEnvironment(Environment, Generic[Options]):
         return self.score(unpacked(attempt.artifacts))
 
     def identity(self) -> Mapping[str, object]:
-        return {**super().identity(), "versions": self.worker.facts.get("versions")}
+        return {**super().identity(), **self.worker.facts["identity"]}
 
     def close(self) -> None:
         if self._worker is not None:

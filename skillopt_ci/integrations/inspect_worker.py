@@ -9,17 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from inspect_ai import (
-    Task,
-    eval,  # noqa: A004
-    task_with,
-)
+from inspect_ai import Task, eval, task_with  # noqa: A004
 from inspect_ai._eval.loader import load_tasks
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.hooks import Hooks, SampleScoring, hooks
 from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ChatMessageSystem, Model, get_model
 from inspect_ai.scorer import includes, value_to_float
+from inspect_ai.scorer._scorer import unique_scorer_name
 from inspect_ai.solver import Generate, Solver, TaskState, chain, generate, solver
 from openai import DefaultAsyncHttpxClient
 from pydantic_core import to_jsonable_python
@@ -82,15 +79,19 @@ class InspectSide(Side):
         return [_told(key, sample) for key, sample in self._samples.items()]
 
     def facts(self) -> dict[str, Any]:
-        return {"versions": {"inspect_ai": version("inspect_ai")}}
+        scorers = self._task.scorer or []
+        first = {"first_scorer": unique_scorer_name(scorers[0], [])} if len(scorers) > 1 else {}
+        return {"identity": {"versions": {"inspect_ai": version("inspect_ai")}, **first}}
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         _tell_grading(job)
         # An evaluation modifies both, and this process makes further attempts.
         sample = self._samples[job["sample"]].model_copy(deep=True)
         setup = chain(self._task.setup or [], _read_skill(job["skill"]))
-        task = task_with(copy(self._task), dataset=MemoryDataset([sample]), setup=setup, epochs=1)
         target, judge = (_model(name, job) for name in ("target", "judge"))
+        task = task_with(  # Inspect prefers a task's model to that of the evaluation
+            copy(self._task), dataset=MemoryDataset([sample]), setup=setup, model=target, epochs=1
+        )
         log = _evaluate(task, target, judge, job["token_limit"], folder)
         if not log.samples:
             return {"failure": log.error.message if log.error else "no sample was evaluated"}

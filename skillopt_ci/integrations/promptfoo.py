@@ -296,8 +296,8 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     if not test.assertions:
         raise _Unsupported("it has no assertions, so that every answer would pass")
-    own = {"", *test.vars}
-    alone = [one for one in enumerate(prompts, 1) if own.issuperset(_OUTSIDE.findall(one[1]))]
+    known = {"", *test.vars}
+    alone = [one for one in enumerate(prompts, 1) if known.issuperset(_OUTSIDE.findall(one[1]))]
     if len(alone) < len(prompts):
         logging.getLogger(__name__).warning(
             "%s: test %d: prompts that use _conversation or env are left out", file, number

@@ -97,7 +97,7 @@ def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(opened):
     assert made.attempt.messages[-1].content == f"The answer is {task.references[0]}"
     assert made.attempt.n_turns == 2
     told = (made.score.hard, made.score.soft, made.score.answer)
-    assert told == (1.0, 1.0, f"the answer is {task.references[0]}")
+    assert told == (1.0, 1.0, f"The answer is {task.references[0]}")
 
 
 def test_attempts_that_follow_one_another_share_nothing(opened):
@@ -126,7 +126,8 @@ MARKS = {"value": {"form": 10.0, "content": 5.0}, "answer": "", "explanation": "
 
 
 def scored(root: Path, **more: Any) -> Any:
-    return InspectEnvironment({"task": "-", **more}, root, {}).score({"scores": {"marks": MARKS}})
+    given = {"task": "-", "scorer": "marks", **more}
+    return InspectEnvironment(given, root, {}).score({"scores": {"marks": MARKS}})
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,9 @@ def samples():
 
 @task
 def sums():
-    loop = [use_tools(add()), generate()]
-    return Task(dataset=samples(), solver=loop, scorer=[match(), includes()], message_limit=9)
+    loop, scorers = [use_tools(add()), generate()], [match(), includes()]
+    limits = {"model": "mockllm/model", "message_limit": 9}  # the run's model comes first
+    return Task(dataset=samples(), solver=loop, scorer=scorers, **limits)
 
 @task
 def chat(judged: bool = False):
