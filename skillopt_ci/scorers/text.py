@@ -166,16 +166,18 @@ def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
 #: Declares the rest of the line to be the answer, or the last line below it, maybe in a formula.
 _DECLARED = re.compile(
     r"""
-    (?: ^[*_#> \t]*(?:the[ ])?(?:final[ ]|correct[ ])?answer[*_ \t]*  # "## Answer", "**Answer:** …"
-        (?:$|:)(?!\W*(?:(?:so|thus|therefore),?[ ])?(?:the[ ](?:\w+[ ])?answer[ ]is  # unless one of
-            |the[ ]correct[ ](?:option|choice)[ ]is|(?:the[ ])?(?:\w+[ ])?answer[*_ \t]*:))  # these
+    (?: # "## Answer" or "**Answer:** …", unless another declaration follows
+        ^[*_#> \t]*(?:the[ ])?(?:final[ ]|correct[ ])?answer[*_ \t]*(?:$|:)
+        (?!\W*(?:(?:so|thus|therefore),?[ ])?(?:the[ ](?:\w+[ ])?answer[ ]is
+            |the[ ]correct[ ](?:option|choice)[ ]is|(?:the[ ])?(?:\w+[ ])?answer[*_ \t]*:))
     | \bthe[ ](?:(?:final|correct|right|best)[ ])?answer[ ]is\b:?
-    | ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is|答案[是为选]?|故选|答えは?  # and a label
-        |\b(?:antwort|ответ|réponse|respuesta(?:[ ]correcta)?)(?:[ ]ist|[ ]est|[ ]es|\s?:)
-      ))[:：*]*+(?=\W*+(?!a[ ]\w)\w(?:\b|です)            # a letter or digit, not the article "a",
-        (?!.*(?:\b\w\b|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))  # and no second one, even between 汉字
+    | # such words of a choice or in another language, if a label follows
+        ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is|答案[是为选]?|故选|答えは?
+            |\b(?:antwort|ответ|réponse|respuesta(?:[ ]correcta)?)(?:[ ]ist|[ ]est|[ ]es|\s?:)
+        ))[:：*]*+(?=\W*+(?!a[ ]\w)\w(?:\b|です)  # the label: a letter or digit, no article "a"
+            (?!.*(?:\b\w\b|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))  # no second one, even between 汉字
     )[*_ \t]*
-    (?:\n[\s$\\[]*+(?=\W*+\w(?!.*(?-i:\b[A-Z]\b)).*+[\s$\\\]]*+\Z))?  # the last line, below
+    (?:\n[\s$\\[]*+(?=\W*+\w(?!.*(?-i:\b[A-Z]\b)).*+[\s$\\\]]*+\Z))?  # the last line, one label
     (.+)$
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
