@@ -419,10 +419,10 @@ def estimate_command(settings: Globals) -> None:
         click.echo("Nothing is left to do, and nothing to pay for.")
         return
     parts = (found.step, found.epoch, found.rest) if settings.verbosity >= 0 else (found.rest,)
+    limits, used = run.config.budget.run, (spent.calls, spent.tokens, spent.cost_usd or 0)
     left = [
-        math.inf if limit is None else max(0, limit - (getattr(spent, name) or 0))
-        for name, limit in run.config.budget.run
-        if name != "minutes"
+        math.inf if limit is None else max(0, limit - amount)
+        for limit, amount in zip((limits.calls, limits.tokens, limits.cost_usd), used, strict=True)
     ]
     for part in [one for one in parts if one.stages]:
         title, rows = capitalized(part.name), terminal.part_rows(part, left)
