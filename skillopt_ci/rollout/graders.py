@@ -201,14 +201,15 @@ class ComputerGrader:
                 missing = f"no test report: {error.message.removesuffix('.')}; {how}"
                 raise GraderBroke(missing) from error
             passed, failed = read_report(content)
-            if not passed and not failed:
+            total = passed + len(failed)
+            if not total:
                 return scored(False, "the test report has no tests", response)
-            if not failed and result.exit_code:  # something other than a test failed
+            if not failed and result.exit_code:  # what else failed counts as one more test
                 reason = f"every test passed, but {how}"
-                return scored(False, reason, response, soft=passed / (passed + 1))
+                return scored(False, reason, response, soft=passed / (total + 1))
             names = brief(f"; failed: {', '.join(failed)}") if failed else ""
-            reason = f"{passed} of {passed + len(failed)} tests passed{names}"
-            return scored(not failed, reason, response, soft=passed / (passed + len(failed)))
+            reason = f"{passed} of {total} tests passed{names}"
+            return scored(not failed, reason, response, soft=passed / total)
         hard_at = None if self.spec.score == "exit" else self.spec.hard_at
         streams = (result.stdout, result.stderr)
         return program_score("the grading command", result.exit_code, streams, response, hard_at)
