@@ -105,7 +105,7 @@ class ServerError:
     def exception(self, section: str, config: ModelRole) -> SkilloptError:
         where, message = base_url_of(config), self.message
         said = f"status {self.status}: {message}" if message else f"status {self.status}"
-        if (self.status, self.retry_after) == (402, None) or self._is(_UNPAID, _UNPAID_WORDS):
+        if self._is(_UNPAID, _UNPAID_WORDS) or (self.status == 402 and self.retry_after is None):  # noqa: PLR2004
             return ModelSetupError(
                 f"{section}: the account has no quota left at {where}: {message}",
                 hint="Check plan, billing and spending limit with the provider; "
@@ -218,8 +218,8 @@ def told_error(document: JsonObject, missing: str, usage: Usage) -> ServerError:
 
 
 def _kind(error: JsonObject) -> str:
-    kind = error.text("type") or error.at("metadata").text("error_type")  # the latter OpenRouter's
-    return "" if kind == "invalid_prompt" else kind  # there, a malformed message
+    kind = error.text("type") or error.at("metadata").text("error_type")  # OpenRouter's
+    return "" if kind == "invalid_prompt" else kind  # OpenRouter's name for a malformed message
 
 
 def _said(error: JsonObject) -> str:
