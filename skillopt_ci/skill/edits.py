@@ -163,9 +163,10 @@ def _insert_below(text: str, place: regions.Span, content: str) -> str:
     held = (one for one in blocks if one.end() > place.start and one.start() < place.end)
     above = max(held, key=lambda one: one.end("unit"))
     point = above.end("unit")
-    rows = text[:point].rstrip().endswith("|") and content.lstrip().startswith("|")
+    rows_of_table = text[:point].rstrip().endswith("|") and content.lstrip().startswith("|")
     content = indent(dedent(content).strip(), above["margin"])
-    before, after = "\n" * (not rows), "\n" * (not _APART.match(text, point))
+    before = "" if rows_of_table else "\n"
+    after = "" if _APART.match(text, point) else "\n"
     return f"{text[:point]}\n{before}{content}{after}{text[point:]}"
 
 
