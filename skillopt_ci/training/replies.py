@@ -13,7 +13,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -84,7 +83,7 @@ def _objects(text: str) -> Iterator[tuple[int, dict[str, object]]]:
                     value = repaired(text[start:end])
                     # where quotes lack escapes, a repair may lose words, or make them keys
                     told = json.dumps(value) + json.dumps(value, ensure_ascii=False)
-                    if {*_WORD.findall(text, start, end)} - {*_WORD.findall(told)} - {("", "")}:
+                    if not {*_WORD.findall(text, start, end)} <= {*_WORD.findall(told), ("", "")}:
                         value = None
         if isinstance(value, dict) and value:
             yield start, value
@@ -150,10 +149,8 @@ _Entries = Annotated[
 ]
 
 
-class Shape(BaseModel):
+class Shape(BaseModel, extra="ignore", frozen=True):
     """A JSON object in a reply; unknown keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class RewriteShape(Shape):

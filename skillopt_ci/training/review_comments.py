@@ -56,9 +56,7 @@ def render_notes(notes: Sequence[ReviewerNote]) -> str:
     return library.section("Reviewer Guidance", *parts) if shown else ""
 
 
-class _Notes(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class _Notes(BaseModel, extra="forbid", frozen=True, strict=True):
     version: Literal[1] = 1
     notes: tuple[ReviewerNote, ...]
 
