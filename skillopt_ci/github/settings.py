@@ -29,9 +29,10 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
         one for one in there if one.endswith((".yml", ".yaml")) and _has(client, one, "skillopt-ci")
     ]
     write = "`skillopt-ci init --github` writes one; commit it there and push"
-    yield _line(bool(ours), f"{_PLACE}/{[*ours, '*skillopt*.yml'][0]} is on {default}", write)
+    yield _line(bool(ours), f"{_PLACE}/{next(iter(ours), '*skillopt*.yml')} is on {default}", write)
+    # without an active policy, GitHub blocks this event in public repositories
     if public and any(_has(client, one, "pull_request_target") for one in ours):
-        listed = _seen(client, "/actions/policies?per_page=100")  # without one, GitHub blocks it
+        listed = _seen(client, "/actions/policies?per_page=100")
         active = listed and any(one["enforcement"] == "active" for one in listed["policies"])
         policy = "an Actions policy is active (it must allow all events of the workflow)"
         yield _line(active, policy, "Settings → Actions → Policies")

@@ -89,7 +89,7 @@ def base(base: str, skill: str) -> CommitText:
 
 def _text(
     record: HistoryEntry | StepRecord | BoundaryRecord,
-    words: tuple[str, ...],
+    words: tuple[str, ...],  # the subject and the paragraphs, of which empty ones are left out
     facts: Mapping[str, str],
     skill: str,
     config: str,
