@@ -261,8 +261,10 @@ class ContainerShell:
                 code = done.exit_code
             finally:
                 # Timed out or cancelled, or the shell that kills the rest was itself killed.
-                if code == _KILLED and "done" not in await shielded(self._report(_KILL, _ROOT)):
-                    raise ComputerFailure("A container's processes could not be killed.")
+                if code == _KILLED:
+                    said = await shielded(self._report(_KILL, _ROOT))
+                    if "done" not in said:
+                        raise ComputerFailure("A container's processes could not be killed.")
             if code == 0:
                 return done
             # raises if the container itself has failed
