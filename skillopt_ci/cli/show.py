@@ -242,9 +242,13 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
     places, facts = step_places(reader), "action score_before score_after"
     state, told = reader.state, {words.event_name(entry).lower() for entry in reader.history}
-    ends = filter(partial(reader.folder.read_boundary, reader.read), range(1, state.boundary + 1))
-    steps = (f"step {number}" for number in range(1, state.step + 1))
-    for name in (*steps, *(f"end of epoch {number}" for number in ends)):
+    steps = [f"step {number}" for number in range(1, state.step + 1)]
+    ends = [
+        f"end of epoch {epoch}"
+        for epoch in range(1, state.boundary + 1)
+        if reader.folder.read_boundary(reader.read, epoch) is not None
+    ]
+    for name in steps + ends:
         if name not in told:
             yield name, "gone", 0, "differs: it has no line in history.jsonl"
     for entry in reader.history:
