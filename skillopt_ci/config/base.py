@@ -4,7 +4,7 @@ import os
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
@@ -42,10 +42,8 @@ PathInside = Annotated[str, Field(min_length=1), AfterValidator(_inside)]
 Argument = Annotated[str, AfterValidator(_without_zero)]
 
 
-class Section(BaseModel):
+class Section(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """An immutable section; a key that it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DescribedSchema(GenerateJsonSchema):

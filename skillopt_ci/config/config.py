@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from difflib import SequenceMatcher
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 from pydantic_core import PydanticKnownError
 
 from skillopt_ci.config.base import Argument, FileName, Section
@@ -55,10 +55,8 @@ class GitHub(Section):
         return "off" if value is False else value
 
 
-class EnvironmentConfig(Section):
+class EnvironmentConfig(Section, extra="allow"):
     """An environment and its options."""
-
-    model_config = ConfigDict(extra="allow")
 
     type: str = Field(min_length=1)
     """Name of an entry point, `package.module:Class` or `path/to/file.py:Class`."""

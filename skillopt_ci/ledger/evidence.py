@@ -5,16 +5,14 @@ from dataclasses import replace
 from operator import not_
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer, PlainValidator
+from pydantic import BaseModel, Field, JsonValue, PlainSerializer, PlainValidator
 
 from skillopt_ci.model.types import Account, Accounts, Usage, summed
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 
 
-class Record(BaseModel):
+class Record(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Immutable; unknown keys of a later version are an error, not silently lost."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class AccountRecord(Record):
