@@ -52,7 +52,7 @@ _Prompt = Annotated[
 ]
 #: A test or the name of a file; the name of a program that makes tests is in a mapping.
 _PATH = BeforeValidator(lambda one: one.get("path", one) if isinstance(one, dict) else one)
-_GIVEN = BeforeValidator(lambda one: one or ())
+_GIVEN = BeforeValidator(lambda one: one or ())  # a key without a value is null in YAML
 
 
 class Shape(BaseModel, frozen=True, populate_by_name=True):
@@ -296,9 +296,9 @@ def read_tests(file: Path) -> tuple[Task, ...]:
 def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -> Iterator[Task]:
     if not test.assertions:
         raise _Unsupported("it has no assertions, so that every answer would pass")
-    known = {"", *test.vars}
-    alone = [one for one in enumerate(prompts, 1) if known.issuperset(_OUTSIDE.findall(one[1]))]
-    if len(alone) < len(prompts):
+    own = {"", *test.vars}  # a comment is found as ""
+    usable = [one for one in enumerate(prompts, 1) if own.issuperset(_OUTSIDE.findall(one[1]))]
+    if len(usable) < len(prompts):
         logging.getLogger(__name__).warning(
             "%s: test %d: prompts that use _conversation or env are left out", file, number
         )
@@ -308,7 +308,7 @@ def _of_test(number: int, prompts: Sequence[str], test: TestShape, file: Path) -
         raise _Unsupported("prompts is not supported")
     choices = [*_choices(test, file.parent)]
     for variant, chosen in enumerate(choices, 1):
-        for place, prompt in alone:
+        for place, prompt in usable:
             which = f"-vars-{variant}" if len(choices) > 1 else ""
             which += f"-prompt-{place}" if len(prompts) > 1 else ""
             yield _task(f"test-{number}{which}", prompt, test, chosen, file)

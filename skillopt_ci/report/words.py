@@ -265,7 +265,7 @@ def notes_verdict(proposal: ProposalRecord, decision: Decision) -> str:
 def refusal_lines(proposal: ProposalRecord, *, edits: bool = True) -> Iterator[str]:
     """One line per refusal of the guard, without the refused text, which is in the record."""
     yield from (f"a proposal: {one_line(reason, 200)}" for reason in proposal.screened)
-    reasons = enumerate((edit.reason for edit in proposal.edits if edits), start=1)
+    reasons = enumerate((edit.reason for edit in proposal.edits), start=1) if edits else ()
     yield from (f"edit {number}: {one_line(reason, 200)}" for number, reason in reasons if reason)
     if proposal.refused:
         yield f"the new document: {one_line(proposal.refused, 200)}"
