@@ -50,8 +50,7 @@ def import_command(
         write_atomically(settings.cwd / name, "".join(lines))
     root = settings.config_file.parent
     tasks = {name: os.path.relpath(settings.cwd / to / f"{name}.jsonl", root) for name in parts}
-    given = {"tasks": tasks, "scorer": found.scorer}
-    keys = {key: value for key, value in given.items() if value}
+    keys = {key: one for key, one in (("tasks", tasks), ("scorer", found.scorer)) if one}
     told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
     if lost:
         more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []

@@ -261,9 +261,8 @@ class ContainerShell:
                 code = done.exit_code
             finally:
                 # Timed out or cancelled, or the shell that kills the rest was itself killed.
-                if code == _KILLED:
-                    said = await shielded(self._report(_KILL, _ROOT))
-                    if "done" not in said:
+                if code == _KILLED:  # noqa: SIM102 - the next line kills
+                    if "done" not in await shielded(self._report(_KILL, _ROOT)):
                         raise ComputerFailure("A container's processes could not be killed.")
             if code == 0:
                 return done

@@ -41,11 +41,8 @@ class InspectEnvironment(bridge.BridgeEnvironment[InspectOptions]):
 
     def score(self, result: Mapping[str, Any]) -> Score:
         scores: Mapping[str, Any] = result.get("scores") or {}
-        name, _, key = (
-            self._read.scorer
-            or self.worker.facts["identity"].get("first_scorer")
-            or next(iter(scores), "")
-        ).partition("/")
+        wanted = self._read.scorer or self.worker.facts["identity"].get("first_scorer")
+        name, _, key = (wanted or next(iter(scores), "")).partition("/")
         if name not in scores:
             called = f" called {name!r}; there are: {', '.join(scores)}" if scores else ""
             raise GraderError(f"Inspect gave no score{called}")

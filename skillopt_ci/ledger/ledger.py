@@ -427,8 +427,7 @@ def newest(ledger: Ledger, warn: Callable[[str], None] = lambda _: None) -> str:
 def candidate(ledger: Ledger) -> str:
     """The undecided candidate as far as this clone knows; empty if there is none."""
     name = ledger.names.candidate
-    commits = refs.read(ledger.git, name, *ledger.tracked(name).values())
-    return next(iter(commits.values()), "")
+    return next(iter(refs.read(ledger.git, name, *ledger.tracked(name).values()).values()), "")
 
 
 def resolve(ledger: Ledger, name: str) -> str | None:

@@ -218,8 +218,8 @@ def told_error(document: JsonObject, missing: str, usage: Usage) -> ServerError:
 
 
 def _kind(error: JsonObject) -> str:
-    kind = error.text("type") or error.at("metadata").text("error_type")  # OpenRouter's
-    return "" if kind == "invalid_prompt" else kind  # OpenRouter's name for a malformed message
+    # OpenRouter's type, whose invalid_prompt is a malformed message
+    return error.text("type") or error.at("metadata").text("error_type").removeprefix("invalid_")
 
 
 def _said(error: JsonObject) -> str:

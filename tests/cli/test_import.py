@@ -71,8 +71,7 @@ def test_evals_of_an_agent_skill_are_graded_against_their_expectations(cli, tmp_
     assert "carried over:\n- checks: not graded, only kept as metadata\n- " in done.out
     assert "- 5: it does not say what is expected\n- 6: an earlier one has this id, or " in done.out
     assert 'tasks: {"train": "tasks/train.jsonl", ' in done.out
-    expected = {"expected_behavior": ["It is short"]}
-    rows = [{"query": f"{n}?", "right": n, **expected} for n in "abc"]
+    rows = [{"query": f"{n}?", "right": n, "expected_behavior": ["It is short"]} for n in "abc"]
     write(tmp_path, {"queries.json": {"cases": rows}, "rows.json": rows})
     told = cli(tmp_path, "import", "queries.json", "--to", "more", "--json").json
     assert told["scorer"]["rubric"] == "Each of these holds:\n- It is short"
