@@ -184,6 +184,7 @@ def push_error(remote: str, result: Exited) -> LostRace | PushRefused:
             f"{remote!r} did not accept the push: git left a lock behind there\n{words}",
             hint="Nothing is lost, but the run cannot continue until it is gone. Where that "
             "repository is kept, see that no git is at work in it, then remove\n"
+            # with reftable, git names no file
             f"{lock[1] or 'reftable/tables.list.lock'}\nAt a code host, its support can.",
         )
     if _RACE.search(words):

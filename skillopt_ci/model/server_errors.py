@@ -123,8 +123,9 @@ class ServerError:
         if self.status == 407:  # noqa: PLR2004
             return TransientFailure(f"the proxy failed: {said}", unreachable=True)
         filtered = self._is(_FILTERED, _FILTERED_WORDS) and not _BAD_KEY_WORDS.search(message)
-        # Azure's endpoints wrap any error of the model into a 424, also one that the prompt causes.
-        wrapped = self.status == 424 and (filtered or self.too_long)  # noqa: PLR2004
+        # Azure's endpoints make any error of the model a 424, and `told_error` one without a status
+        # a 502, even if the prompt causes it.
+        wrapped = self.status in {424, 502} and (filtered or self.too_long)
         if self._is(_RETRIED) or (self.status in _PASSING and not wrapped):
             busy = self.status in {402, 429, 503, 529}
             wait = wait_in_words(message) if self.retry_after is None else self.retry_after
@@ -217,9 +218,9 @@ def told_error(document: JsonObject, missing: str, usage: Usage) -> ServerError:
     return ServerError(status, _said(error)[:LONGEST_MESSAGE], code, kind, usage=usage)
 
 
-def _kind(error: JsonObject) -> str:
+def _kind(told: JsonObject) -> str:
     # OpenRouter's type, whose invalid_prompt is a malformed message
-    return error.text("type") or error.at("metadata").text("error_type").removeprefix("invalid_")
+    return told.text("type") or told.at("metadata").text("error_type").replace("invalid_prompt", "")
 
 
 def _said(error: JsonObject) -> str:

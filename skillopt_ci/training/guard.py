@@ -165,8 +165,6 @@ def _looks_random(value: str) -> bool:
     return False
 
 
-# Invisible characters and new web addresses.
-
 _EMOJI_STYLE = "\ufe0f"
 #: Invisible categories: control, format, lone surrogate, private use, separators.
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")

@@ -321,9 +321,8 @@ def test_a_request_over_a_limit_is_not_sent_again(api, family, status, said, who
 
 def test_a_server_that_needs_no_key_by_itself_may_yet_ask_for_one(api):
     api.will({"error": {"message": "Invalid API Key"}}, 401)
-    config = role(api, replace(FAMILIES[0], role={"provider": "llamacpp"}))
     with pytest.raises(ModelSetupError, match="requires a valid key in KEY"):
-        ask(config, request())
+        ask(role(api, replace(FAMILIES[0], role={"provider": "llamacpp"})), request())
 
 
 def test_a_spend_limit_that_only_the_details_name_does_not_pass(api):
@@ -343,8 +342,9 @@ def test_the_provider_behind_openrouter_is_heard(api):
     long = {**told, "metadata": {"raw": "This model's maximum context length is 8 tokens"}}
     kept = {"message": "It refused", "code": 403, "metadata": {"error_type": "refusal"}}
     odd = {"message": "No content", "code": 400, "metadata": {"error_type": "invalid_prompt"}}
+    coded = {"message": "8 > 4", "code": "context_length_exceeded"}
     refused = [(long, 200, "returned error: This model"), (kept, 200, "It r"), (kept, 403, "It r")]
-    for error, status, words in (*refused, (odd, 400, "rejects requests")):
+    for error, status, words in (*refused, (coded, 200, "8 > 4"), (odd, 400, "rejects requests")):
         api.will({"error": error}, status)
         with pytest.raises(ModelSetupError if error is odd else ModelRefusal, match=words):
             ask(config, request())
