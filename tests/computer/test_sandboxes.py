@@ -84,8 +84,7 @@ def test_variables_are_not_in_the_list_of_processes():
     kinds = computers("uncounted")
 
     async def use() -> tuple[list[int], list[int]]:
-        spec = replace(SPEC, environ={"KEY": "of-the-spec-7f3a"})
-        async with kinds.open(spec) as computer:
+        async with kinds.open(replace(SPEC, environ={"KEY": "of-the-spec-7f3a"})) as computer:
             task = asyncio.create_task(
                 computer.run(["sleep", "600.25"], timeout=600, environ={"K": "of-the-call-7f3a"})
             )
@@ -93,6 +92,7 @@ def test_variables_are_not_in_the_list_of_processes():
                 await asyncio.sleep(0)
             found = processes_with("of-the-spec-7f3a"), processes_with("of-the-call-7f3a")
             task.cancel()
+            await asyncio.wait([task])  # the loop's end would break off its own clean-up
             return found
 
     assert asyncio.run(use()) == ([], [])
