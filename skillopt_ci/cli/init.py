@@ -110,7 +110,9 @@ def init_command(
     # first what makes root: until then, no path with `..` leads to an existing skill
     written = scaffold.write_new(root, {config.name: files[config.name]})
     written += scaffold.write_new(root, files)
-    same, also = replace(settings, run=None).same_run, list[str]()
+    same, skill_file = replace(settings, run=None).same_run, settings.config.parent / choices.skill
+    fresh = choices.skill in written
+    also = [f"Write down in {skill_file} what you already know."] if fresh else []
     closing = [f"skillopt-ci check{same}", f"skillopt-ci step{same}"]
     if github:
         place = repository or root
@@ -317,17 +319,15 @@ def _steps_to_commit(
     folder = settings.config.parent
     tasks = folder / scaffold.task_folder(settings.config.name, choices.run)
     files = [shlex.quote(str(path)) for path in (settings.config, tasks, folder / choices.skill)]
-    _, examples, skill = files
     if github:
         top = repository or (settings.cwd / folder).resolve()
         files.append(shlex.quote(os.path.relpath(top / scaffold.WORKFLOW, settings.cwd.resolve())))
     remote = Git(repository).attempt("remote").text if repository else ""
     return [
         *([] if repository else ["git init   (this folder is not in a git repository yet)"]),
-        f"Replace the example tasks in {examples} with your own, one JSON object per line.",
-        f"Write down in {skill} what you already know.",
-        *([f"export {key}=…"] if (key := choices.target.get("api_key_env")) else []),
+        f"Replace the example tasks in {files[1]} with your own, one JSON object per line.",
         *also,
+        *([f"export {key}=…"] if (key := choices.target.get("api_key_env")) else []),
         f"git add {' '.join(files)} && git commit -m 'Set up skill training'",
         *(["git push"] if remote and not github else []),
     ]
