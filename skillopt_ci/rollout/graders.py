@@ -38,8 +38,11 @@ from skillopt_ci.tasks.task import Task
 _PROGRAMS = (specs.ComputerScorer, specs.CommandScorer, specs.PythonScorer)
 #: Only comments and instructions may stand before a document type; later text is a test's own.
 _DOCTYPE = re.compile(r"(?:\s|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
-#: Not allowed in XML, but some test runners copy them from names and messages.
-_NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+#: Not allowed in XML, but test runners copy them from messages, also as numbers (Bats, Mocha).
+_NO_XML = re.compile(
+    r"(?i)[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
+    r"|&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01])|x0*(?:[0-8bcef]|1[\da-f]|d[89a-f][\da-f]{2}|fff[ef]));"
+)
 _DISABLED = ("notrun", "disabled")  # GoogleTest and CTest write no <skipped> for these tests
 #: Totals count these as failures: tests that passed when repeated (Gradle), and to-dos (Node.js).
 _EXCUSED = (".//flakyFailure", ".//flakyError", ".//skipped[@type='todo']")
@@ -68,8 +71,7 @@ done
 #: Runs a command with safe Python imports, set up by the folder that is the first argument.
 #: Bytecode that the agent left is never read.
 _IN_ORDER = """
-PYTHONPATH=$1${PYTHONPATH:+:$PYTHONPATH} PYTHONPYCACHEPREFIX=$1/compiled
-export PYTHONPATH PYTHONPYCACHEPREFIX
+export PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}" PYTHONPYCACHEPREFIX="$1/compiled"
 shift
 exec "$@"
 """
@@ -319,7 +321,7 @@ class TaskScorers:
             return None
         parts = [part for part in specs.parts_of(spec) if isinstance(part, specs.ComputerScorer)]
         # increment when the same files and commands grade differently
-        version = 5 if any(part.report for part in parts) else 2
+        version = 6 if any(part.report for part in parts) else 2
         limits = limits_of(task, self.limits, self.pool)
         seconds = limits.model_dump(include={"grading_seconds"}, exclude_defaults=True)
         return {
