@@ -124,7 +124,6 @@ AGENTS: Mapping[str, AgentFacts] = {
     "command": AgentFacts(),
 }
 
-_BROKEN_STREAM = re.compile(r"stream disconnected", re.IGNORECASE)
 #: What the agent says on standard error about retrying its server.
 _WAITING = re.compile(r"Attempt \d+ failed(?: with status \d+)?\.[^\n]*")
 
@@ -210,13 +209,13 @@ def agent_failure(
             "`rollout.computer.readable`, and its full path as `rollout.solver.command`.",
         )
     # A server's answer to an agent without a key may look like a broken connection.
-    if BUSY.search(_BROKEN_STREAM.sub("", said) if keys and silent else said):
+    if BUSY.search(re.sub("(?i)stream disconnected", "", said) if keys and silent else said):
         return ModelUnavailable(f"{agent} gave up (exit status {status}): {said}")
     if not worked and REFUSED.search(said):
         return ModelRefusal(f"{agent}'s server refused the prompt: {said}")
     if not worked and BAD_KEY.search(said):
         return ModelSetupError(
-            f"rollout.solver: {agent} has no valid key: {said}",
+            f"rollout.solver: {agent} has no valid key or no credit: {said}",
             hint="Set the variable that holds its key; `rollout.solver.env` names those it may see."
             " It needs `rollout.computer.network: open` as well.",
         )

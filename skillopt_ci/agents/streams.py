@@ -11,8 +11,7 @@ from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import JsonObject, Usage, as_text, total
 from skillopt_ci.rollout.types import Limit, ModelSaid, Step, Told, ToolUsed
 
-#: Claude Code's model name for its own messages, and its limits.
-_NO_MODEL = "<synthetic>"
+#: Claude Code's own limits.
 _LIMITS = {"error_max_turns": Limit.STEPS, "error_max_budget_usd": Limit.COST}
 
 
@@ -125,7 +124,7 @@ def _usage(
 
 
 def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
-    """`--output-format stream-json --verbose`: messages, tool results, and the result."""
+    """`--output-format stream-json --verbose` (also Qwen Code's): messages, tools, the result."""
     if event.get("parent_tool_use_id"):
         return  # a subagent: its work is the result of the tool that started it
     message = event.at("message")
@@ -133,9 +132,8 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
         case "system" if event.get("subtype") == "api_retry":
             error = f"{event.number('error_status') or ''} {event.text('error')}"
             told.troubled(f"API error {error.strip()}")
-        case "assistant" if message.get("model") == _NO_MODEL:
-            pass  # the program's message about an error, which the result repeats
-        case "assistant":
+        # Not the program's own message about an error, which the result repeats.
+        case "assistant" if message.get("model") != "<synthetic>":
             # Blocks of one message come as separate events with the same id and usage.
             told.turn(message.text("id"), _claude_code_usage(message.at("usage")))
             told.model = message.text("model") or told.model
@@ -160,7 +158,7 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
             if failed and told.limit is None:
                 reasons, status = event.get("errors"), event.number("api_error_status")
                 listed = "; ".join(map(as_text, reasons)) if isinstance(reasons, list) else ""
-                told.error = said or listed or subtype
+                told.error = said or listed or event.at("error").text("message") or subtype
                 told.error += f" (HTTP status {status})" if status else ""
             elif said:  # perhaps in a later turn, which the end of a background task started
                 told.response, told.error = said, ""
@@ -212,16 +210,15 @@ def _codex_item(told: AgentTranscript, item: JsonObject, *, ended: bool) -> None
             told.call(key, "file_change", {"changes": item.each("changes")})
             output = item.text("status")
         case "mcp_tool_call":
-            told.call(
-                key, f"{item.text('server')}.{item.text('tool')}", item.get("arguments") or {}
-            )
+            name = f"{item.text('server')}.{item.text('tool')}"
+            told.call(key, name, item.get("arguments") or {})
             output = item.at("error").text("message") or item.at("result").text("content")
         case kind:
             if ended and kind == "agent_message":
                 told.turn("")
                 told.say(item.text("text"))
             elif ended:
-                told.tell(as_text(kind), as_text(item.get("text") or item.get("message") or ""))
+                told.tell(as_text(kind), item.text("text", "message", "query", "prompt"))
             return
     if ended:
         told.result(key, output, code)

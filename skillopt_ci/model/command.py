@@ -23,10 +23,10 @@ CANNOT_RUN = (126, 127)
 
 # How agent CLIs report errors of their servers.
 BAD_KEY = re.compile(
-    r"invalid (?:x-)?api[ -]?key|incorrect api key"
+    r"invalid (?:x-)?api[ -]?key|incorrect api key|disabled organization"
     r"|api key (?:is )?(?:not valid|invalid|missing|required|expired)|(?:log ?|sign )in again"
     r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|failed to authenticate"
-    r"|no authentication information|(?<!line )\b40[13]\b|unauthori[sz]ed"
+    r"|no authentication information|(?<!line )(?<![\d.,])\b40[1-3]\b(?![.,]\d)|unauthori[sz]ed"
     r"|(?:run|use) (?:the )?'?/login|(?:set an|invalid) auth method|credit balance",
     re.IGNORECASE,
 )
@@ -39,7 +39,9 @@ BUSY = re.compile(
     r"|you(?:['’]ve| have)? (?:hit|reached) your (?!step|turn|time)[\w'’ -]{0,30}"  # not a task's
     r"(?:limit|cap|budget)\b|(?:hour|weekly) limit reached|capacity (?:is )?unavailable"
     r"|out of (?:extra usage|(?:usage )?credits)|response (?:stalled mid-stream|stopped arriving)"
-    r"|stream (?:disconnected|idle timeout)|fetch failed|at capacity|high demand|temporary error",
+    r"|stream (?:disconnected|idle timeout)|fetch failed|at capacity|high demand|temporary error"
+    # an answer that broke off, or the page of a proxy
+    r"|empty or malformed response|api error: (?:incomplete|un(?:expected|terminated)) .{0,60}json",
     re.IGNORECASE,
 )
 REFUSED = re.compile(

@@ -30,6 +30,8 @@ BUSY = [
     "We’re currently experiencing high demand, which may cause temporary errors.",
     "exceeded retry limit, last status: 429 Too Many Requests",
     "Failed to get response from the AI model; retried 5 times Last error: 500 boom",
+    *("API returned an empty or malformed response", "API Error: Unterminated string in JSON at 1"),
+    *("API Error: Incomplete JSON segment at the end", "API Error: Unexpected token in JSON at 0"),
 ]
 NO_KEY = [
     "Please set an Auth method in your settings.json",
@@ -39,6 +41,7 @@ NO_KEY = [
     "Authentication failed with provider at http://x/v1 (HTTP 401). Check your key.",
     *("Invalid auth method selected.", "unexpected status 401 Unauthorized"),
     *("API key expired. Please renew the API key.", "Please log out and sign in again."),
+    *("402 Insufficient Balance", "Your ANTHROPIC_API_KEY belongs to a disabled organization"),
 ]
 WRONG_SETTING = [
     "There's an issue with the selected model (m). It may not exist or you may not have access.",
@@ -66,10 +69,10 @@ def test_a_server_in_trouble_is_no_failure_of_the_agent(told):
     assert isinstance(failure, ModelUnavailable)
 
 
-PROSE = ["12,520 tokens", "529.3 s", "I hit your step limit", "The parcels stopped arriving"]
+PROSE = ["12,402 tokens", "1,520 or 529.3 s", "I hit your step limit", "It stopped arriving"]
 
 
-@pytest.mark.parametrize("told", ["line 401, line 404", "you hit your turn cap: line 503", *PROSE])
+@pytest.mark.parametrize("told", ["line 402, line 404", "you hit your turn cap: line 503", *PROSE])
 def test_neither_prose_nor_a_line_of_code_or_a_part_of_a_number_is_a_servers_failure(told):
     for worked in (True, False):
         assert isinstance(agent_failure("command", "agent", 1, told, worked=worked), AgentError)
@@ -87,11 +90,6 @@ def test_a_prompt_that_the_server_refuses_is_the_tasks_outcome(told):
     raised = agent_failure("codex", "codex", 1, told, worked=False, silent=True)
     assert isinstance(raised, ModelRefusal)
     assert isinstance(agent_failure("codex", "codex", 1, told, worked=True), AgentError)
-
-
-def test_before_the_model_has_answered_nothing_is_the_agents_failure():
-    raised = agent_failure("codex", "codex", 139, "core dumped", worked=False, silent=True)
-    assert isinstance(raised, ModelUnavailable)
 
 
 @pytest.mark.parametrize("status", [126, 127])

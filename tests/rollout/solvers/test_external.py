@@ -250,18 +250,16 @@ def hung(started: Path, solver: ExternalSolver, script: str) -> Played:
 
 
 WORKED = f"echo '{json.dumps(_said(' '))}'; "
-EXPIRED = {"type": "result", "is_error": True, "result": "API Error: 401 expired"}
+UNPAID = {"type": "result", "is_error": True, "result": "API Error: 402 no balance"}
 FAILURES = [
     (f"{WORKED}exit 3", AgentError, "ended with exit status 3: it said nothing"),
     (f"{WORKED}echo 'segmentation fault' >&2; exit 139", AgentError, "segmentation fault"),
     (f"{WORKED}exit 0", AgentError, "ended without an answer"),
-    (f"{WORKED}exit 127", AgentError, "exit status 127"),  # the agent did not find a program
-    (f"{WORKED}echo '{json.dumps(EXPIRED)}'", ModelSetupError, "no valid key: API Error: 401"),
+    (f"{WORKED}echo '{json.dumps(UNPAID)}'", ModelSetupError, "or no credit: API Error: 402"),
     ("exit 3", ModelUnavailable, "exit status 3 before its model had answered: it said nothing"),
     ("exit 0", ModelUnavailable, "exit status 0 before its model had answered: it said nothing"),
     ("echo 'error: unknown option --x' >&2; exit 1", ModelSetupError, "cannot work as it is set"),
     ("echo 'API Error: 529 Overloaded' >&2; exit 1", ModelUnavailable, "529 Overloaded"),
-    ("echo 'rate limit reached' >&2; exit 1", ModelUnavailable, "rate limit"),
     ("echo 'Invalid API key · Please run /login'; exit 1", ModelSetupError, "no valid key"),
 ]
 

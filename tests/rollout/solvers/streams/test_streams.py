@@ -150,6 +150,7 @@ def test_claude_codes_helpers_are_the_business_of_the_tool_that_started_them():
         ({"subtype": "error_max_budget_usd", "is_error": True}, "", Limit.COST),
         ({"subtype": "error_during_execution", "errors": ["a", "b"]}, "a; b", None),
         ({"subtype": "success", "is_error": True, "result": "API Error"}, "API Error", None),
+        ({"subtype": "error_during_execution", "error": {"message": "402"}}, "402", None),  # Qwen
     ],
 )
 def test_claude_codes_ways_to_end(ending, error, limit):
@@ -176,7 +177,7 @@ def test_codex():
         {"type": "thread.started", "thread_id": "t"},
         {"type": "turn.started"},
         {"type": "error", "message": "Reconnecting... 1/5"},
-        item("0", "reasoning", text="**Thinking**"),
+        *(item("0", "reasoning", text="**Thinking**"), item("0", "web_search", query="how to")),
         {"type": "item.started", "item": {"id": "1", "type": "command_execution", "command": "ls"}},
         item("1", "command_execution", command="ls", aggregated_output="a\n", exit_code=2),
         item("2", "file_change", changes=[{"path": "a", "kind": "add"}], status="completed"),
@@ -189,7 +190,7 @@ def test_codex():
     )
     assert shown(account) == [
         ("error", "Reconnecting... 1/5"),
-        ("reasoning", "**Thinking**"),
+        *(("reasoning", "**Thinking**"), ("web_search", "how to")),
         ("", [("shell", {"command": "ls"})]),
         ("shell", "a\n", 2),
         ("", [("file_change", {"changes": [{"kind": "add", "path": "a"}]})]),
