@@ -4,13 +4,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
 from skillopt_ci.config.base import Argument, FileName, PathInside, Section
 from skillopt_ci.config.rollout import Command
@@ -210,7 +204,8 @@ class ComputerScorer(Section):
     executable, also in `folder`."""
     folder: FileName | None = None
     """A folder of the repository with the grader's files, relative to the configuration."""
-    run_work: tuple[Command, ...] | None = None
+    # Left out where it is not used: hashes of older configurations and tasks stay.
+    run_work: tuple[Command, ...] | None = Field(None, exclude_if=lambda work: work is None)
     """Commands that run the work, on a computer without the grader. The grader's workspace then has
     only its own files, and the artifacts and these commands' results as data in `work`."""
     setup: tuple[Command, ...] = ()
@@ -236,14 +231,6 @@ class ComputerScorer(Section):
         if self.same_computer and self.run_work is not None:
             raise ValueError("with `same_computer`, `run_work` has no computer of its own")
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
-        # Left out where it is not used: hashes of older configurations and tasks stay.
-        fields: dict[str, object] = dump(self)
-        if self.run_work is None:
-            fields.pop("run_work", None)
-        return fields
 
 
 class Combination(Section):
