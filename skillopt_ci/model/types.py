@@ -79,11 +79,6 @@ class Account(NamedTuple):
 
 Accounts = Mapping[Account, Usage]
 
-#: Stages that call the target.
-_TARGET_STAGES = frozenset(
-    {"rollout", "selection", "slow_rollout", "test", "train", "all", "confirmation"}
-)
-
 #: Larger numbers from servers are taken for errors.
 _MOST = 1e15
 
@@ -100,13 +95,6 @@ def by_stage(accounts: Accounts) -> dict[str, Usage]:
 
 def by_role(accounts: Accounts) -> dict[str, Usage]:
     return summed((account.role, usage) for account, usage in accounts.items())
-
-
-def role_of(stage: str) -> str:
-    """The role that a stage calls, for records that only name stages."""
-    if stage.partition(" ")[0] in _TARGET_STAGES:
-        return "target"
-    return "judge" if stage == "judge" else "optimizer"
 
 
 def summed(named: Iterable[tuple[Key, Usage]]) -> dict[Key, Usage]:

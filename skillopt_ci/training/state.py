@@ -30,8 +30,7 @@ from skillopt_ci.ledger.records import (
     StepRecord,
 )
 from skillopt_ci.ledger.summary import Summary
-from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.types import Account, Accounts, Role, Usage, role_of
+from skillopt_ci.model.types import Account, Accounts, Role, Usage
 from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
@@ -423,17 +422,6 @@ def _read(run: Run, commit: str) -> Candidate | None:
         return None
     record = find(read, int(trailers[key]))
     return None if record is None else Candidate(record, skill, commit)
-
-
-def recharge(meter: Meter, candidate: Candidate) -> None:
-    """Charge what proposing the candidate cost; older records have the cost by stage only."""
-    record = candidate.record
-    stages = record.stages if isinstance(record, BoundaryRecord) else record.proposal.usage
-    known = record.accounts or {
-        Account(role_of(stage), stage): used for stage, used in stages.items()
-    }
-    for account, usage in known.items():
-        meter.book(account, usage)
 
 
 async def _set_aside(run: Run, checkout: ScoredCheckout, commit: str) -> ScoredCheckout:

@@ -43,7 +43,6 @@ from skillopt_ci.training.state import (
     open_models,
     push_candidate,
     read_checkout,
-    recharge,
     record_events,
 )
 from skillopt_ci.util import pick
@@ -258,7 +257,8 @@ async def _resumed_or_proposed(
         total = max(work.step, plan.last_step_of(run, checkout))  # one in flight is still decided
         run.observer(StepStarted(work.step, total, work.epoch, current.score, current.n, told))
     if candidate is not None:
-        recharge(models.meter, candidate)
+        for account, usage in candidate.record.accounts.items():
+            models.meter.book(account, usage)
         models.meter.recorded = candidate.record.usage
         return candidate
     record: StepRecord | BoundaryRecord
