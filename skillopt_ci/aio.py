@@ -181,6 +181,7 @@ async def working_time(seconds: float | None) -> AsyncIterator[None]:
 
 
 def off_the_clock() -> AbstractContextManager[None]:
+    """Exclude the body from the working time."""
     clock = _CLOCK.get()
     return nullcontext() if clock is None else clock.stopped()
 

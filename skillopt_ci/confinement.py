@@ -120,6 +120,7 @@ def keep_back(variables: Mapping[str, str]) -> None:
 
 
 def whole_environment() -> dict[str, str]:
+    """Our environment, including withheld variables."""
     return {**os.environ, **_withheld}
 
 
@@ -220,6 +221,7 @@ class Confinement:
     def view(
         self, folder: Path, environ: Mapping[str, str], needs: Iterable[str], *, keeps_home: bool
     ) -> tuple[str, ...]:
+        """The bubblewrap arguments for what a program may see, see bwrap(1)."""
         home = Path(environ.get("HOME", "/"))
         layers: dict[Path, tuple[str, ...]] = dict.fromkeys(map(Path, _FRESH), ("--tmpfs",))
         if home.is_absolute() and home != Path("/") and not home.is_relative_to(folder):
@@ -263,6 +265,7 @@ def confine(
 
 
 def current() -> Confinement:
+    """How this process's programs are kept from its secrets."""
     global _found  # noqa: PLW0603 - there is one process
     with _lock:
         if _found is None:

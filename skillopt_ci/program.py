@@ -172,6 +172,7 @@ async def run_program(
 
 
 def visible_environ(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """The variables that a program may see: a few basic ones and ``names``."""
     return {name: environ[name] for name in (*ALWAYS_VISIBLE, *names) if name in environ}
 
 

@@ -82,6 +82,7 @@ def read_tasks(
 
 
 def not_checked_out(folder: Path, file: Path) -> bool:
+    """Whether git has the file, and this checkout does not."""
     return not file.is_file() and bool(Git(folder).attempt("ls-files", "--", str(file)).text)
 
 

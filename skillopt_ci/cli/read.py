@@ -46,6 +46,7 @@ class RunReader:
         return f"{self.commit}{self.flight}"
 
     def waiting(self, path: str) -> str | None:
+        """A file of the candidate in flight."""
         return self.ledger.read(self.flight, path) if self.flight else None
 
     def recorded(self, path: str) -> str | None:
@@ -62,6 +63,7 @@ class RunReader:
 
     @property
     def edited(self) -> bool:
+        """Whether the skill was changed since it was scored."""
         skill = self.read(self.skill_path)
         return skill is not None and sha256(skill) != self.state.current.sha256
 

@@ -167,6 +167,8 @@ def _environment(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Containers:
+    """Computers that are containers; ``image`` is the default for tasks."""
+
     environ: Mapping[str, str]
     image: str = ""
     name: str = "docker"

@@ -305,6 +305,7 @@ class SandboxShell:
 def bubblewrap_options(
     spec: ComputerSpec, environ: Mapping[str, str], *, filter_fd: int, sync_fd: int, status_fd: int
 ) -> Sequence[str]:
+    """The options that set up a command's view of the system, see bwrap(1)."""
     is_open = spec.network == "open"
     shown = {f"etc/{name}": f"/etc/{name}" for name in _OWN_SETTINGS}
     readable = {f"readable/{number}": str(path) for number, path in enumerate(spec.readable)}

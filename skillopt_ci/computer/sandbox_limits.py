@@ -180,6 +180,7 @@ def _limits(hierarchy: Hierarchy, spec: ComputerSpec) -> list[tuple[str, str, bo
 
 
 def sweep(hierarchies: tuple[Hierarchy, ...]) -> None:
+    """Remove empty groups of processes that ended without removing them."""
     for one in hierarchies:
         for folder in one.folder.glob(f"{_PREFIX}*"):
             if is_gone(folder.name.removeprefix(_PREFIX).rpartition("_")[0]):

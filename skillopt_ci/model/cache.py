@@ -205,6 +205,7 @@ class CacheFile:
         return paid
 
     def scopes(self, run: str) -> set[str]:
+        """The scopes of ``run`` that paid for something."""
         query = f"SELECT DISTINCT paid_by FROM {self._paid_table}"  # noqa: S608
         return {name for (name,) in self._execute(query).fetchall() if name.startswith(f"{run}/")}
 

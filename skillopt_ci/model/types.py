@@ -98,6 +98,7 @@ def by_role(accounts: Accounts) -> dict[str, Usage]:
 
 
 def summed(named: Iterable[tuple[Key, Usage]]) -> dict[Key, Usage]:
+    """The sum of the usage under each key, in the order of the keys."""
     return {name: total(own) for name, own in sorted(grouped(named).items())}
 
 
@@ -230,6 +231,7 @@ def bill(end: BaseException, usage: Usage) -> None:
 
 
 def billed(end: BaseException) -> Usage:
+    """What a call without an answer cost; clients add it to the arguments of the error."""
     return getattr(end, "usage", Usage())
 
 

@@ -199,6 +199,7 @@ def footer(run: RunView, links: md.Links) -> str:
 
 
 def event_section(run: RunView, links: md.Links, entry: HistoryEntry) -> str:
+    """The section of one event; empty for a step without evidence."""
     view = run.told(entry)
     if view is None:
         return "" if entry.kind == "step" else event_line(entry)

@@ -311,6 +311,7 @@ class RunView:
 
     @cached_property
     def taken_back(self) -> frozenset[int]:
+        """The steps that people took back whole."""
         return frozenset(one.step for one in self.history if one.kind == "revert" and not one.edit)
 
     @property

@@ -172,6 +172,7 @@ class AttemptRunner:
 
     @property
     def _chats(self) -> bool:
+        """Whether an attempt is one chat call, which its client retries and caches."""
         return isinstance(self.solver, ChatSolver)
 
     async def _attempt(self, request: AttemptRequest) -> Rollout:

@@ -335,6 +335,7 @@ class TaskScorers:
         }
 
     def _build(self, spec: specs.ScorerSpec, attempt: Attempt, task: Task) -> Scorer:
+        """The scorer that ``spec`` describes; raises UsageError if it needs what is missing."""
         functions, root = self.functions, self.root
         match spec:
             case specs.Combination():

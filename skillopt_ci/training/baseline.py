@@ -38,6 +38,7 @@ NEARLY = 0.95
 
 
 def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
+    """Raise NothingToLearn if the run ends before its first step."""
     if checkout.state.step or last_step_of(run, checkout):
         return
     measured = checkout.state.current.measurement

@@ -228,6 +228,7 @@ class Scores:
         return self.described(measurement_of(self.means(), errors, evaluation, skill), caveat)
 
     def described(self, found: Measurement, caveat: str) -> Measurement:
+        """``found`` with details of the attempts behind it."""
         rows = [
             _means([*scores, *[(0.0, 0.0)] * (self.made[task] - len(scores))])
             for task, scores in self._measured.items()

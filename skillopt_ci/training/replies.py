@@ -338,7 +338,7 @@ def parse_analyst(
     patterns = (_pattern(one, shown) for one in reply.failure_summary if isinstance(one, dict))
     return Reflection(
         source_type=source,
-        patch=_patch(payload, reply.patch, source, default=shown, most=shown),
+        patch=_patch(payload, reply.patch, source, default_support=shown, max_support=shown),
         failure_patterns=tuple(one for one in patterns if one.description and source == "failure"),
         notes=reply.appendix_notes if notes else (),
     )
@@ -352,7 +352,8 @@ def _pattern(entry: Mapping[str, object], shown: int) -> PatternRecord:
 
 def parse_merge(payload: Payload[Item], text: str, source: Source = "failure") -> Patch[Item]:
     """Read a merge's reply; edits without a source get ``source``. Raises WireError."""
-    return _patch(payload, _reply(text, payload.key).patch, source, default=1, most=MAX_COUNT)
+    patch = _reply(text, payload.key).patch
+    return _patch(payload, patch, source, default_support=1, max_support=MAX_COUNT)
 
 
 def parse_ranking(text: str, pool_size: int, limit: int) -> tuple[tuple[int, ...], str]:
@@ -379,7 +380,12 @@ def _reply(text: str, key: str, *, carries_notes: bool = False) -> _ReplyShape:
 
 
 def _patch(
-    payload: Payload[Item], patch: Mapping[str, object], source: Source, *, default: int, most: int
+    payload: Payload[Item],
+    patch: Mapping[str, object],
+    source: Source,
+    *,
+    default_support: int,
+    max_support: int,
 ) -> Patch[Item]:
     key = payload.key
     entries = patch.get(key)
@@ -392,7 +398,7 @@ def _patch(
     faults: list[ValidationError] = []
     for entry in entries:
         try:
-            items.append(payload.read(entry, source, default, most))
+            items.append(payload.read(entry, source, default_support, max_support))
         except ValidationError as error:
             faults.append(error)
     if faults and not items:

@@ -388,6 +388,7 @@ class Run(RunnerParts):
 
     @property
     def test(self) -> tuple[Task, ...]:
+        """The tasks that no training decision uses."""
         return self.splits.test[: self.config.evaluation.test_env_num or None]
 
     @cached_property
