@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -35,14 +34,11 @@ def import_command(
     """
     found = read_foreign(settings.cwd / file, prompt or "", reference or "")
     lost = [harmless_line(one) for one in found.lost]
-    only_triggers = found.triggers and not found.entries
     try:
-        parts = {} if only_triggers else divide(found.entries, ratio="2:1:1", seed=42)
+        parts = divide(found.entries, ratio="2:1:1", seed=42)
     except ValueError as error:
         raise UsageError("\n- ".join([f"{file}: {error}; it takes 3.", *lost[:_SHOWN]])) from error
-    files: dict[str, Sequence[object]] = {f"{to}/{name}.jsonl": parts[name] for name in parts}
-    if found.triggers:
-        files[f"{to}/trigger.jsonl"] = found.triggers
+    files = {f"{to}/{name}.jsonl": part for name, part in parts.items()}
     if not force and (taken := [name for name in files if (settings.cwd / name).exists()]):
         raise UsageError(f"{taken[0]} exists.", hint="Choose another folder (--to), or --force.")
     for name, entries in files.items():
@@ -50,12 +46,14 @@ def import_command(
         write_atomically(settings.cwd / name, "".join(lines))
     root = settings.config_file.parent
     tasks = {name: os.path.relpath(settings.cwd / to / f"{name}.jsonl", root) for name in parts}
-    keys = {key: one for key, one in (("tasks", tasks), ("scorer", found.scorer)) if one}
+    keys = {"tasks": tasks, **({"scorer": found.scorer} if found.scorer else {})}
     told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
     if lost:
         more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []
         told += ["", "\n- ".join(["Not carried over:", *lost[:_SHOWN], *more])]
-    lines = (f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items())
-    told += ["", "For skillopt.yaml:", *lines] if keys else []
+    if unseen := [harmless_line(key) for key in found.unseen if key != "choices"]:
+        told += ["", f"Kept as metadata, which only your programs see: {', '.join(unseen)}"]
+    told += ["", "For skillopt.yaml:"]
+    told += [f"{key}: {json.dumps(one, ensure_ascii=False)}" for key, one in keys.items()]
     counts = {name: len(part) for name, part in files.items()}
-    settings.tell({"files": counts, "lost": found.lost, **keys}, "\n".join(told))
+    settings.tell({"files": counts, "lost": found.lost, "kept": unseen, **keys}, "\n".join(told))

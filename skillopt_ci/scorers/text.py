@@ -25,6 +25,7 @@ from skillopt_ci.scorers.base import (
     sentence,
 )
 from skillopt_ci.tasks.files import refuse_constant
+from skillopt_ci.tasks.records import labelled
 from skillopt_ci.tasks.task import Task
 
 
@@ -210,12 +211,8 @@ def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
 
 def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
     """The choices by label; a plain list is labelled A, B, C …"""
-    given = spec.choices or task.metadata.get("choices") or {}
-    if isinstance(given, list):
-        given = dict(zip(string.ascii_uppercase, given, strict=False))
-    pairs = given.items() if isinstance(given, Mapping) else ()
-    seen = ((str(one).translate(_UNSEEN) for one in pair) for pair in pairs)
-    return {_label(label): text for label, text in seen}
+    given = labelled(spec.choices or task.metadata.get("choices"))
+    return {_label(key.translate(_UNSEEN)): text.translate(_UNSEEN) for key, text in given.items()}
 
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:

@@ -18,6 +18,8 @@ from skillopt_ci.util import is_lfs_pointer, read_file
 #: The most problems shown in one error: more would hide the first.
 SHOWN = 10
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
+#: An object on each line, as pandas and Hugging Face's data sets write them to `.json`, too.
+_JSON_LINES = re.compile(r"\s*\{.*\}\s*\n\s*\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def read_records(file: Path) -> Iterator[TaskRecord | TaskProblem]:
         raise TaskFileError(f"expected a file ending in {', '.join(READERS)}", file=file)
     text = read_source(file)
     try:
-        for found in reader(text, file):
+        for found in (_jsonl_records if _JSON_LINES.match(text) else reader)(text, file):
             if isinstance(found, TaskRecord) and not isinstance(found.value, dict):
                 yield TaskProblem(file, found.line, "expected a mapping for each task")
             else:
@@ -91,8 +93,8 @@ def read_records(file: Path) -> Iterator[TaskRecord | TaskProblem]:
 def _json_records(text: str, file: Path) -> Iterator[TaskRecord]:
     document, start = _decoded(text), _skip(text, 0)
     named = document if isinstance(document, dict) else {}
-    # `rows` is in what Hugging Face's server of data sets answers
-    if key := next((one for one in ("data", "rows") if isinstance(named.get(one), list)), ""):
+    # `rows` is in what Hugging Face's server of data sets answers, `examples` in BIG-bench's files
+    if key := next((k for k in ("data", "rows", "examples") if isinstance(named.get(k), list)), ""):
         start = dict(zip(named, _places(text, start), strict=True))[key]
         document = named[key]
     if not (isinstance(document, list) or any(isinstance(one, dict) for one in named.values())):
@@ -168,9 +170,7 @@ def _decoded(text: str) -> object:
             parse_float=_Written,
         )
     except json.JSONDecodeError as error:
-        lines = error.msg == "Extra data" and error.lineno > 1
-        hint = "; a file with a task on each line ends in .jsonl" if lines else ""
-        raise TaskFileError(f"invalid JSON: {error.msg}{hint}", line=error.lineno) from error
+        raise TaskFileError(f"invalid JSON: {error.msg}", line=error.lineno) from error
     except ValueError as error:
         raise TaskFileError(f"invalid JSON: {error}") from error
     except RecursionError as error:
@@ -241,6 +241,7 @@ def _yaml_records(text: str, file: Path) -> Iterator[TaskRecord]:
 #: The readers of task files, by suffix.
 READERS: Mapping[str, Callable[[str, Path], Iterator[TaskRecord | TaskProblem]]] = {
     ".csv": _csv_records,
+    ".tsv": _csv_records,
     ".jsonl": _jsonl_records,
     ".ndjson": _jsonl_records,
     ".json": _json_records,

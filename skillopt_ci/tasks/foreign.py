@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -18,17 +19,16 @@ from skillopt_ci.tasks.records import REFERENCE_KEYS, golds, labelled, task_file
 from skillopt_ci.tasks.task import Task, content_key
 
 Entry = dict[str, Any]
-#: Columns with the prompt, and columns with the right answer; the first one present counts.
-_ASKS = ("prompt", "messages", "input", "question", "query", "instruction")
+#: Columns with the question, the answer and what to read before; the first one present counts.
+_ASKS = ("prompt", "messages", "instruction", "input", "question", "query", "problem")
 _ANSWERS = (
     *("references", "reference", "ideal", "expected", "expected_output", "answers", "answer"),
-    *("target", "label", "output", "ground_truth"),
+    *("target", "label", "output", "ground_truth", "answerkey", "correct_answer"),
 )
-#: What to do, and with what: the columns of Alpaca's and many other sets of instructions.
-_ALPACA = ("instruction", "input")
-#: Numbers whose sign, point or slash `normalized` would drop: -6, $1,234.50, 1.5 %, 1 1/2.
+_PASSAGES = ("context", "passage", "article", "input")
+#: Numbers that need more than `normalized`: -6, $1,234.50, 1.5 %, 1 1/2, AIME's 025.
 _WOULD_CHANGE = re.compile(
-    r"(?=.*[-+./])[-+]?(?:[$€£]\s?)?"
+    r"(?=.*[-+./]|0\d\d?\Z)[-+]?(?:[$€£]\s?)?"
     r"(?:(?:\d+\s)?\d+/[1-9]\d*|(?:\d{1,3}(?:,\d{3})+|\d+)?\.\d+|\d{1,3}(?:,\d{3})+|\d+)"
     r"(?:\s?[%$€£])?"
 )
@@ -38,11 +38,11 @@ _WORKED_OUT = re.compile(r"####\s*(\S*\d\S*)\s*\Z")
 
 @dataclass(slots=True)
 class Foreign:
-    """Task entries, those that only ask whether the skill is loaded, and what is lost."""
+    """Task entries, what is lost, and the keys of metadata, in order."""
 
     entries: list[Entry] = field(default_factory=list)
-    triggers: list[Entry] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    unseen: dict[str, None] = field(default_factory=dict)
     #: The scorer that all entries share, if any.
     scorer: Entry | None = None
 
@@ -52,12 +52,10 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
 
     ``prompt`` and ``reference`` are names of columns, for formats with rows.
     """
-    suffix, found = file.suffix.lower(), Foreign()
+    suffix, found, whole = file.suffix.lower(), Foreign(), None
     read: Callable[[str], Any] = json.loads if suffix == ".json" else load_yaml
-    try:
+    with suppress(ValueError, RecursionError, yaml.YAMLError):  # read as rows, with their lines
         whole = read(read_source(file)) if suffix in (".json", ".yaml", ".yml") else None
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise TaskFileError(f"cannot be read: {error}", file=file) from error
     if isinstance(whole, dict) and {"prompts", "tests"} <= whole.keys():
         raise UsageError(
             f"{file}: a promptfoo configuration needs no task files",
@@ -66,7 +64,7 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
     cases = whole.get("evals", whole.get("cases")) if isinstance(whole, dict) else whole
     dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
     behavior = not reference and any({"query", "expected_behavior"} <= one.keys() for one in dicts)
-    if dicts and (cases is not whole or behavior or any("should_trigger" in one for one in dicts)):
+    if dicts and (cases is not whole or behavior):
         _agent_skill(dicts, file.parents[file.parent.name == "evals"], found)
     else:
         _rows(file, prompt, reference, found)
@@ -80,6 +78,7 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
             found.lost.append(f"{raw['id']}: an earlier one has this id, or asks the same")
         else:
             seen |= same
+            found.unseen |= dict.fromkeys(made.metadata)
             kept.append(entry)
     scorers = [entry.get("scorer") for entry in kept]
     if scorers and all(one == scorers[0] for one in scorers):
@@ -111,25 +110,8 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
             # In the guide, a pass means that every expectation is met.
             how = {"rubric": "\n- ".join(each), "hard_at": 1.0} if points else {"rubric": goal}
             found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **how}})
-        elif ask and "should_trigger" in rest:
-            found.triggers.append(entry)
         else:
             found.lost.append(f"{name}: it does not say what is expected")
-    rests = [item for one in found.entries for item in one["metadata"].items()]
-    if unused := dict.fromkeys(key for key, one in rests if one and isinstance(one, list | dict)):
-        found.lost.insert(0, f"{', '.join(unused)}: not graded, only kept as metadata")
-
-
-def _asked(value: object, name: str, found: Foreign) -> Entry:
-    if not isinstance(value, list):
-        return {"prompt": value}
-    turns = [
-        {key: one.get(key) for key in ("role", "content")} for one in value if isinstance(one, dict)
-    ]
-    if turns and turns[-1]["role"] != "user":
-        found.lost.append(f"{name}: that its last message is the {turns[-1]['role']}'s")
-        turns[-1]["role"] = "user"
-    return {"messages": turns}
 
 
 # Rows of CSV and JSON, of OpenAI's evals (samples, items, results) and of Hugging Face's server.
@@ -147,43 +129,43 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         else:
             refuse([record] if record.is_last else [])
             found.lost.append(str(record))
-    # of the whole file: in a row without an answer, another column would pass for one
     columns = dict.fromkeys(key for _, _, item in rows for key in item)
-    usual = prompt or next((key for key in _ASKS if key in columns), "")
-    answer = reference or next((key for key in _ANSWERS if key in columns), "")
-    if rows and not {usual, answer} <= columns.keys():
+    # of the whole file: in a row without an answer, another column would pass for one
+    known = {key.lower(): key for key in sorted(columns, key=str.islower)}
+    asks = [prompt] if prompt else [known[key] for key in _ASKS if key in known] or [""]
+    answer = reference or next((known[key] for key in _ANSWERS if key in known), "")
+    if rows and not {asks[0], answer} <= columns.keys():
         lacks, option = (
-            ("right answer", "--reference") if usual in columns else ("question", "--prompt")
+            ("right answer", "--reference") if asks[0] in columns else ("question", "--prompt")
         )
         raise UsageError(
             f"{file}: no column is known to hold the {lacks}",
             hint=f"Name it with {option}. The columns are {', '.join(columns)}.",
         )
-    alpaca = not prompt and columns.keys() >= {*_ALPACA}
-    from_0 = any(str(item.get(answer)) == "0" for _, _, item in rows)
+    from_0 = _from_0([item for _, _, item in rows], answer)
+    passage = next((known[key] for key in _PASSAGES if key in known), "")
     for number, record, item in rows:
-        ask = prompt or next((key for key in _ASKS if item.get(key)), usual)
+        ask = next((key for key in asks if item.get(key)), asks[0])
         given, own = item.get("id"), record.name or f"{file.stem}-{number}"
         name = str(own if given is None else given)
         asked, right = item.get(ask), item.get(answer)
-        texts = right.get("text") if isinstance(right, dict) and "answer_start" in right else right
-        answers = [_written(one) for one in _listed(texts) if one not in ("", None)]
+        if isinstance(right, str) or answer in REFERENCE_KEYS:
+            right = golds(right)
+        answers = [_written(one) for one in _listed(right) if one not in ("", None)]
         if empty := [key for key, value in ((ask, asked), (answer, answers)) if not value]:
             found.lost.append(f"{name}: the column {empty[0]} is empty")
             continue
-        rest = {key: value for key, value in item.items() if key not in ("id", ask, answer)}
-        kind, references, choices = _right(rest, answers, from_0=from_0)
-        texts_only = not any(isinstance(one, bool) for one in _listed(right))  # as a task's are
-        as_given = texts_only and answer in REFERENCE_KEYS and references is answers
-        kept = {answer: right} if as_given and not reference else {"references": references}
-        one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest, **kept}
-        if alpaca:
-            asked = "\n\n".join(str(item[key]) for key in _ALPACA if item.get(key))
-        made = None if prompt or alpaca else to_task(TaskRecord(one, file, record.line))
+        rest = {key: value for key, value in item.items() if key not in ("", "id", ask, answer)}
+        kind, references = _right(rest, answers, from_0=from_0)
+        one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest, "references": references}
+        text = (rest.pop(passage, None) if isinstance(asked, str) else None) or ""
+        made = None if prompt or passage else to_task(TaskRecord(one, file, record.line))
         if not isinstance(made, Task):
             one = {
                 "id": name,
-                **_asked(_with_choices(asked, choices), name, found),
+                **_question(
+                    asked, _written(text).strip(), labelled(rest.get("choices")), name, found
+                ),
                 "metadata": rest,
                 "references": references,
                 "scorer": {"type": kind},
@@ -191,20 +173,28 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         found.entries.append(one)
 
 
-def _with_choices(asked: object, choices: Mapping[str, str]) -> object:
-    # a question may list them itself, and a conversation stays as it is
-    complete = not isinstance(asked, str) or all(
-        re.search(rf"{re.escape(label)}\W{{1,4}}{re.escape(text)}", asked)
-        for label, text in choices.items()
-    )
-    listed = "\n".join(f"{label}. {text}" for label, text in choices.items())
-    return asked if complete else f"{asked}\n\n{listed}"
+def _question(asked: Any, above: str, choices: dict[str, str], name: str, found: Foreign) -> Entry:
+    """A conversation, or a question below its passage and above its choices, if it has none."""
+    if isinstance(asked, list):
+        chat = (one for one in asked if isinstance(one, dict))
+        turns = [{key: one.get(key) for key in ("role", "content")} for one in chat]
+        if turns and turns[-1]["role"] != "user":
+            found.lost.append(f"{name}: that its last message is the {turns[-1]['role']}'s")
+            turns[-1]["role"] = "user"
+        return {"messages": turns}
+    if isinstance(asked, str):
+        complete = all(
+            re.search(rf"{re.escape(label)}\W{{1,4}}{re.escape(text)}", asked)
+            for label, text in choices.items()
+        )
+        listed = "\n".join(f"{label}. {text}" for label, text in choices.items())
+        parts = ("" if above in asked else above, asked, "" if complete else listed)
+        asked = "\n\n".join(filter(None, parts))
+    return {"prompt": asked}
 
 
-def _right(
-    rest: Entry, answers: list[str], *, from_0: bool
-) -> tuple[str, list[str], dict[str, str]]:
-    """The scorer's type, the references and the choices of a row, of which ``rest`` keeps more.
+def _right(rest: Entry, answers: list[str], *, from_0: bool) -> tuple[str, list[str]]:
+    """The scorer's type and the references of a row, of which ``rest`` keeps more.
 
     ``answers`` that are numbers name choices, the first of which is 0 if ``from_0``.
     """
@@ -212,29 +202,40 @@ def _right(
     if all(results):
         rest["solution"] = answers[0]
         answers = [one[1] for one in results if one]
-    if choices := _choices(rest, answers):
-        rest["choices"] = choices
-        labels = [*choices, *choices.values()]
-        numbered = {str(number): label for number, label in enumerate(choices)} if from_0 else {}
-        named = [one if one in labels else numbered.get(one, one) for one in answers]
-        return "choice", named, choices
+    offered = _offered(rest)
+    numbered = {str(number): label for number, label in enumerate(offered)} if from_0 else {}
+    named = [numbered.get(one, one) for one in answers]
+    if offered and (rest.get("choices") is not None or {*named} <= {*offered, *offered.values()}):
+        for key, one in [*rest.items()]:
+            if str(one) == offered.get(key) or labelled(one) == offered:
+                del rest[key]
+        rest["choices"] = offered
+        return "choice", named
     number = all(results) or all(map(_WOULD_CHANGE.fullmatch, answers))
-    return "number" if number else "normalized", answers, {}
+    return "number" if number else "normalized", answers
 
 
-def _choices(rest: Entry, answers: Collection[str]) -> dict[str, str]:
-    """A row's choices by label; those in columns A, B, C … are taken out of ``rest``."""
-    given = rest.get("choices")
-    given = golds(given) if isinstance(given, str) else given  # in CSV, a list as text
+def _offered(row: Entry) -> dict[str, str]:
+    """A row's choices by label, in `choices`, in columns A, B, C … or in `options`."""
+    given = row.get("choices")
     if isinstance(given, dict) and given.keys() == {"text", "label"}:  # as in ARC
         labels = _listed(given["label"]) or ascii_uppercase
-        given = {str(key): one for key, one in zip(labels, _listed(given["text"]), strict=False)}
-    columns = takewhile(lambda one: rest.get(one) not in (None, ""), ascii_uppercase)
-    shown = {column: str(rest[column]) for column in columns} or labelled(rest.get("options"))
-    named = {*answers} <= {*shown, *shown.values()}
-    if given is None and len(shown) > 1 and named and any(shown.values()):
-        given = {label: rest.pop(label, "") or text for label, text in shown.items()}
-    return labelled(given)
+        return {str(key): one for key, one in zip(labels, _listed(given["text"]), strict=False)}
+    if given is not None:
+        return labelled(given)
+    columns = takewhile(lambda one: row.get(one) not in (None, ""), ascii_uppercase)
+    shown = {column: str(row[column]) for column in columns}
+    shown = shown if len(shown) > 1 else labelled(row.get("options"))
+    return shown if any(shown.values()) else {}
+
+
+def _from_0(rows: Sequence[Entry], answer: str) -> bool:
+    """Whether the answers are positions of choices from 0 on: only all rows together can tell."""
+    answers = ((one, _offered(row)) for row in rows for one in _listed(row.get(answer)))
+    chosen = [(str(one), offered) for one, offered in answers if offered and one not in ("", None)]
+    outside = any(one not in {*offered, *offered.values()} for one, offered in chosen)
+    positions = (one in map(str, range(len(offered))) for one, offered in chosen)
+    return outside and all(positions) and any(one == "0" for one, _ in chosen)
 
 
 def _listed(value: Any) -> list[Any]:

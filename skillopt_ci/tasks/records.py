@@ -26,9 +26,7 @@ from skillopt_ci.tasks.task import ComputerTask, Task, TaskFile, TaskImage
 from skillopt_ci.util import read_file
 
 
-def _usable_id(value: str) -> str:
-    if not value.strip():
-        raise ValueError("must not be empty")
+def _printable(value: str) -> str:
     if any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in value):
         raise ValueError(f"{value!r} holds a control character")
     return value
@@ -57,7 +55,9 @@ class MessageEntry(Section):
 class TaskEntry(Section):
     """The keys of one task; numbers as `id` or in `references` are taken as their text."""
 
-    id: Annotated[Written, Field(max_length=200), AfterValidator(_usable_id)]
+    id: Annotated[
+        Written, Field(max_length=200), AfterValidator(_not_blank), AfterValidator(_printable)
+    ]
     prompt: Text | None = None
     """What the user asks; a short form of one message."""
     messages: tuple[MessageEntry, ...] | None = None
@@ -179,6 +179,8 @@ _TYPES = ("task_type", "topic", "category", "difficulty", "theorem_type", "instr
 _RAW = (*_IDS, _IMAGE, "source_files", "source_docs", "theorem_type", "instruction")
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
+#: A text before another one: in CSV, Hugging Face's data sets have lists as NumPy's ['a' 'b'].
+_BESIDE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=\s+['"])""", re.DOTALL)
 
 
 def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
@@ -225,30 +227,31 @@ def kind_of(value: Mapping[str, object]) -> str:
 
 def golds(value: object) -> object:
     if isinstance(value, Mapping):
-        keys = ("label", "answers", "ground_truth", "answer", "text", "value")
+        keys = ("label", "answers", "ground_truth", "answer", "aliases", "text", "value")
         found = next((value[key] for key in keys if key in value), None)
         return value if found is None or isinstance(found, Mapping) else golds(found)
     if isinstance(value, list):
         found = [golds(one) if isinstance(one, Mapping) else one for one in value]
         return [one for gold in found for one in (gold if isinstance(gold, list) else [gold])]
     if isinstance(value, str) and value.lstrip().startswith("["):
-        for read in (json.loads, ast.literal_eval):
+        for read, text in ((json.loads, value), (ast.literal_eval, _BESIDE.sub(r"\1,", value))):
             with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                listed = read(value.strip())
+                listed = read(text.strip())
                 if listed and isinstance(listed, list) and all(isinstance(x, str) for x in listed):
                     return listed
     return value
 
 
 def labelled(choices: object) -> dict[str, str]:
+    choices = golds(choices) if isinstance(choices, str) else choices  # in CSV, a list as text
     if isinstance(choices, Mapping):
         return {str(label): str(text) for label, text in choices.items()}
     labelled = {}
     listed = choices if isinstance(choices, list) else ()
     for letter, choice in zip(string.ascii_uppercase, listed, strict=False):
         parts = choice if isinstance(choice, Mapping) else {"text": choice}
-        text = parts.get("text") or parts.get("content") or parts.get("value") or ""
-        labelled[str(parts.get("label") or letter)] = str(text)
+        texts = (one for key in ("text", "content", "value") if (one := parts.get(key)) is not None)
+        labelled[str(parts.get("label") or letter)] = str(next(filter(str, texts), ""))
     return labelled
 
 

@@ -43,7 +43,6 @@ EVALS = {
         },
         {"id": 2, "prompt": "Clean it.", "expected_output": ["Clean"], "should_trigger": True},
         {"id": 3, "input": "Sum it.", "assertions": ["It is 7", {"sum": True}], "checks": ["x"]},
-        {"id": 4, "prompt": "Write a poem.", "should_trigger": False},
         {"id": 5, "prompt": "And then?"},
         {"id": 6, "prompt": "sum  IT.", "expected_output": "The sum.", "files": ["../secret.txt"]},
     ],
@@ -64,11 +63,9 @@ def test_evals_of_an_agent_skill_are_graded_against_their_expectations(cli, tmp_
     two = {"should_trigger": True}, {"type": "rubric", "rubric": '["Clean"]'}
     assert (found["2"]["metadata"], found["2"]["scorer"]) == two
     assert found["3"]["scorer"]["rubric"].endswith('- It is 7\n- {"sum": true}')
-    trigger = json.loads((tmp_path / "tasks/trigger.jsonl").read_text(encoding="utf-8"))
-    assert (trigger["id"], trigger["metadata"]) == ("4", {"should_trigger": False})
     for lost in ("evals/files/chart.png", "../secret.txt"):
         assert done.out.count(f"- the file {lost}: ") == 1
-    assert "carried over:\n- checks: not graded, only kept as metadata\n- " in done.out
+    assert "which only your programs see: should_trigger, checks\n" in done.out
     assert "- 5: it does not say what is expected\n- 6: an earlier one has this id, or " in done.out
     assert 'tasks: {"train": "tasks/train.jsonl", ' in done.out
     rows = [{"query": f"{n}?", "right": n, "expected_behavior": ["It is short"]} for n in "abc"]
@@ -104,10 +101,12 @@ ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in r
         ("rows.json", ROWS, ()),
         ("rows.jsonl", lines(*ROWS), ()),
         ("rows.csv", "input,expected,kind\n" + "".join(f"Say {n}.,{n},k\n" for n in range(8)), ()),
-        ("q.csv", "question,answer\n" + "".join(f"Say {n}.,{n}\n" for n in range(8)), ()),
         ("q.json", [{"question": f"Say {n}.", "target": n % 2 == 0} for n in range(8)], ()),
         ("hf.json", {"features": [], "rows": [{"row_idx": 0, "row": one} for one in ROWS]}, ()),
         ("tables.json", [{**one, "row": {"input": "a cell"}} for one in ROWS], ()),
+        ("lines.json", lines(*ROWS), ()),
+        ("bbh.json", {"canary": "x", "examples": ROWS}, ()),
+        ("q.tsv", "Problem\tAnswer\n" + "".join(f"Say {n}.\t{n}\n" for n in range(8)), ()),
         ("empty.csv", "prompt,target,,\n" + "".join(f"Say {n}.,{n},,\n" for n in range(8)), ()),
         ("alpaca.json", ALPACA, ()),
         ("items.jsonl", lines(*ITEMS), ("--prompt", "ticket", "--reference", "correct_label")),
@@ -135,12 +134,14 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": -6.50}, "number", "-6.5"),
         ({"answer": ["-$1,500", "1,234.50", "-5%", "1 1/2", "2.50 €", "1.5 %"]}, "number", "-5%"),
         ({"answer": "1234,789.23"}, "normalized", "1234,789.23"),
+        ({"answer": "025"}, "number", "025"),
+        ({"answer": {"aliases": ["Ava", "Eve"], "value": "Eve"}}, "normalized", "['Ava', 'Eve']"),
         ({"answer": {"text": ["1.5"], "answer_start": [0]}}, "number", "1.5"),
         ({"answer": "B", "options": ["x", "y", ""]}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": None}}, "choice", "B"),
         ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
-        ({"context": "Read it.", "answer": True}, "normalized", "?', 'context': 'Read it.'"),
+        ({"context": "Read it.", "answer": True}, "normalized", "'Read it.\\n\\nWhich is"),
         ({"answer": "A", "options": [{"name": "x"}, {"name": "y"}]}, "normalized", "A"),
         ({"answer": "#### How\nBoil it."}, "normalized", "#### How"),
         ({"answer": "B", "A": ["x"], "B": "y"}, "choice", "B"),
@@ -162,12 +163,13 @@ UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
 @pytest.mark.parametrize(
     ("row", "options", "reference"),
     [
-        ({"question": "x", "A": "up", "B": "down", "answer": "B"}, (), "B"),
+        ({"question": "x", "A": "up", "B": "down", "answerKey": "B"}, (), "B"),
         ({"prompt": "x", "A": "up", "B": "down", "C": None, "answer": "down"}, (), "down"),
         ({"input": "x", "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"input": ONE_OF_TWO, "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"question": "x", "choices": ["up", "down"], "answer": 1}, (), "B"),
-        ({"question": "x", "choices": '["up", "down"]', "answer": "1"}, (), "B"),
+        ({"question": "x", "choices": "['up'\n 'down']", "answer": "1"}, (), "B"),
+        ({"question": "x", "options": ["up", "down"], "answer": 1}, (), "B"),
         ({"question": "x", "choices": ["up", "down"], "answer": "2"}, (), "2"),
         (
             {"question": "x", "choices": {"text": ["up", "down"], "label": ["A", "B"]}, "key": "B"}
@@ -195,6 +197,27 @@ def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, opt
     assert last.metadata["choices"] == {"A": "up", "B": "down"}
 
 
+@pytest.mark.parametrize(("first", "third"), [(0, "C"), (1, "3")])
+def test_positions_from_0_are_told_from_texts_by_all_rows(cli, tmp_path, first, third):
+    row = {"question": "How many?", "choices": [1, 2, 3]}
+    write(tmp_path, {"a.json": [{**row, "context": n, "answer": first + n % 3} for n in range(6)]})
+    cli(tmp_path, "import", "a.json")
+    found = tasks(tmp_path)
+    assert [found[name]["references"] for name in ("a-3", "a-6")] == [[third], [third]]
+
+
+@pytest.mark.parametrize(
+    ("asks", "reads"), [("question", "context"), ("prompt", "passage"), ("Question", "article")]
+)
+def test_a_passage_is_shown_and_what_is_not_is_named(cli, tmp_path, asks, reads):
+    long = "It is so. " * 700
+    rows = "".join(f"{n},Is it {n}?,{long}{n},h,{n}\n" for n in range(3))
+    write(tmp_path, {"a.csv": f",{asks},{reads},hint,answer\n{rows}"})
+    told = cli(tmp_path, "import", "a.csv", "--json").json
+    assert (told["lost"], told["kept"]) == ([], ["hint"])
+    assert tasks(tmp_path)["a-2"]["prompt"] == f"{long}1\n\nIs it 1?"
+
+
 def test_of_a_worked_solution_the_number_below_it_is_the_reference(cli, tmp_path):
     rows = [{"question": f"What is {n}?", "answer": f"It is…\n#### 1,00{n}"} for n in range(8)]
     write(tmp_path, {"gsm8k.json": rows})
@@ -203,10 +226,7 @@ def test_of_a_worked_solution_the_number_below_it_is_the_reference(cli, tmp_path
     assert (found["references"], found["solution"]) == (["1,002"], "It is…\n#### 1,002")
 
 
-def test_queries_alone_and_a_promptfoo_configuration_are_no_tasks(cli, tmp_path):
-    write(tmp_path, {"queries.json": [{"query": "Say a.", "should_trigger": True}]})
-    told = cli(tmp_path, "import", "queries.json", "--json").json
-    assert told == {"files": {"tasks/trigger.jsonl": 1}, "lost": []}
+def test_a_promptfoo_configuration_is_no_task_file(cli, tmp_path):
     write(tmp_path, {"promptfooconfig.yaml": "prompts: [a]\ntests: []\n"})
     done = cli(tmp_path, "import", "promptfooconfig.yaml")
     assert "environment: {type: promptfoo, file: promptfooconfig.yaml}" in done.err
@@ -218,7 +238,7 @@ def test_a_row_without_an_answer_is_left_out_by_name(cli, tmp_path):
     lost = cli(tmp_path, "import", "a.json", "--json").json["lost"]
     assert lost == ["a-10: the column output is empty"]
     added = tasks(tmp_path)["a-9"]
-    assert (added["prompt"], added["references"]) == ("Add.\n\n1, 1", ["2"])
+    assert (added["prompt"], added["references"]) == ("1, 1\n\nAdd.", ["2"])
 
 
 def test_the_keys_fit_the_configuration_above(cli, tmp_path):
@@ -247,7 +267,7 @@ NINE = "".join(f"Say {n}.,y\n" for n in range(9))
     [
         ("a.json", {"evals": [{"prompt": "x"}]}, "1: it does not say what is expected"),
         ("a.json", [{"text": "x", "expected": "y"}], "--prompt. The columns are text, expected."),
-        ("a.json", "{", "a.json: cannot be read"),
+        ("a.json", "{", "a.json:1: invalid JSON"),
         ("a.yaml", "run: x\n", "expected a list of tasks"),
         ("a.csv", "prompt,expected\nx,y\n", "is left for selection and test; it takes 3."),
         ("a.csv", f'prompt,expected\n{NINE}"p" q,y\n', "a.csv:11: invalid CSV"),

@@ -130,13 +130,6 @@ def test_unknown_suffix_is_refused(tmp_path, write):
         load_splits(RatioSplit(path="t.txt"), tmp_path)
 
 
-def test_yaml_is_read(tmp_path, write, write_splits):
-    write("train.yaml", "- {id: 1, prompt: x, references: 2026-03-03}\n")
-    write_splits({"selection": asks("a")})
-    spec = GivenSplits(train="train.yaml", selection="selection.jsonl")
-    assert load_splits(spec, tmp_path).train[0].references == ("2026-03-03",)
-
-
 WEIGHTS = st.lists(st.integers(1, 50), min_size=3, max_size=3)
 
 
