@@ -161,9 +161,8 @@ class Worker:
         self._end()
 
     def _order(self, order: Mapping[str, object]) -> None:
-        line = json.dumps(order).encode() + b"\n"
         try:
-            self._orders.write(line)
+            self._orders.write(json.dumps(order).encode() + b"\n")
             self._orders.flush()
         except (OSError, ValueError) as error:
             raise WorkerGone from error
@@ -184,8 +183,7 @@ class Worker:
 
 
 def _result(folder: int) -> dict[str, Any]:
-    text = _written(folder, "result.json")
-    if not text:
+    if not (text := _written(folder, "result.json")):
         said = " ".join(_written(folder, "output.txt")[-2000:].split()[-40:])
         raise EnvironmentFailure(
             f"the attempt's process ended without a result: {said}".rstrip(": ")

@@ -44,9 +44,7 @@ def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
     # Many servers accept only one system message, at the beginning.
     count = next((n for n, one in enumerate(messages) if one.role != "system"), len(messages))
     if count:
-        opening = "\n\n".join(message.content for message in messages[:count])
-        messages[:count] = [Message("system", opening)]
-    functions = (tool.at("function") for tool in asked.each("tools"))
+        messages[:count] = [Message("system", "\n\n".join(one.content for one in messages[:count]))]
     schema = asked.at("response_format", "json_schema")
     chat_request = ChatRequest(
         role=Role.TARGET,
@@ -55,7 +53,7 @@ def read_body(body: bytes) -> tuple[str, ChatRequest, int]:
         max_output_tokens=asked.number("max_completion_tokens", "max_tokens") or None,
         tools=tuple(
             Tool(one.text("name"), one.text("description"), one.at("parameters"))
-            for one in functions
+            for one in (tool.at("function") for tool in asked.each("tools"))
         ),
         reply_schema=ReplySchema(schema.text("name") or "reply", schema.at("schema"))
         if "schema" in schema
@@ -74,14 +72,13 @@ def _message(message: JsonObject) -> Message:
             if not comma or not head.startswith("data:"):
                 raise BadRequestError("an image must be a data: URL in base64")
             images.append(Image(head.removeprefix("data:"), data))
-    calls = ((call, call.at("function")) for call in message.each("tool_calls"))
     return Message(
         CHAT_ROLES[role],
         message.words("content"),
         images=tuple(images),
         tool_calls=tuple(
-            ToolCall(call.text("id"), function.text("name"), function.text("arguments"))
-            for call, function in calls
+            ToolCall(one.text("id"), made.text("name"), made.text("arguments"))
+            for one, made in ((call, call.at("function")) for call in message.each("tool_calls"))
         ),
         tool_call_id=message.text("tool_call_id"),
     )
