@@ -10,11 +10,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from inspect_ai import Task, eval, task_with  # noqa: A004
+from inspect_ai._eval.context import init_model_context
 from inspect_ai._eval.loader import load_tasks
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.hooks import Hooks, SampleScoring, hooks
 from inspect_ai.log import EvalLog, EvalSample
-from inspect_ai.model import ChatMessageSystem, Model, get_model
+from inspect_ai.model import ChatMessageSystem, Model, get_model, modelapi
+from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
 from inspect_ai.scorer import includes, value_to_float
 from inspect_ai.scorer._scorer import unique_scorer_name
 from inspect_ai.solver import Generate, Solver, TaskState, chain, generate, solver
@@ -32,6 +34,16 @@ _LIMITS = {
     "token": "tokens",
     "cost": "cost",
 }
+#: The run's models, which a task may ask for as it loads. Each attempt tells their address.
+_LENT = {
+    name: OpenAICompatibleAPI(f"skillopt-ci/{name}", "http://localhost", "-", stream=False)
+    for name in ("target", "judge")
+}
+
+
+@modelapi("skillopt-ci")
+def _lent() -> Any:
+    return lambda model_name, **_: _LENT[model_name]
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
@@ -41,6 +53,7 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
     file = root / name.partition("@")[0]
     if file.suffix == ".py" and file.is_file():
         compile(file.read_bytes(), file, "exec")  # Inspect would find no task in a file with errors
+    init_model_context(get_model("skillopt-ci/target"), {"grader": get_model("skillopt-ci/judge")})
     try:
         found = load_tasks([name], dict(options.get("args") or {}))
     except (LookupError, FileNotFoundError) as error:
@@ -49,6 +62,7 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
         names = ", ".join(task.name for task in found) or "none"
         raise UsageError(f"{name!r} names {len(found)} tasks ({names}); say which, as file.py@task")
     _rehearse()
+    hooks("skillopt-ci", "tells when the solver has ended")(Told)
     return InspectSide(found[0])
 
 
@@ -84,29 +98,33 @@ class InspectSide(Side):
         return {"identity": {"versions": {"inspect_ai": version("inspect_ai")}, **first}}
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        _tell_grading(job)
-        # An evaluation modifies both, and this process makes further attempts.
-        sample = self._samples[job["sample"]].model_copy(deep=True)
-        setup = chain(self._task.setup or [], _read_skill(job["skill"]))
-        target, judge = (_model(name, job) for name in ("target", "judge"))
-        task = task_with(  # Inspect prefers a task's model to that of the evaluation
-            copy(self._task), dataset=MemoryDataset([sample]), setup=setup, model=target, epochs=1
+        for api in _LENT.values():
+            api.base_url, api.api_key = job["base_url"], job["token"]
+            # Plain HTTP on this machine needs no certificates, which take time to load.
+            api.http_client = DefaultAsyncHttpxClient(verify=False)
+            api.initialize()
+        target, judge = (get_model(f"skillopt-ci/{name}") for name in _LENT)
+        # An evaluation modifies task and sample, and this process makes further attempts.
+        task = task_with(
+            copy(self._task),
+            dataset=MemoryDataset([self._samples[job["sample"]].model_copy(deep=True)]),
+            setup=chain(self._task.setup or [], _read_skill(job["skill"])),
+            model=target,  # Inspect prefers it to that of the evaluation
+            epochs=1,
         )
         log = _evaluate(task, target, judge, job["token_limit"], folder)
         if not log.samples:
             return {"failure": log.error.message if log.error else "no sample was evaluated"}
-        return _result(log.samples[0])
+        return _result(log.samples[0], bool(task.score_on_error))
 
 
-def _tell_grading(job: Mapping[str, Any]) -> None:
-    @hooks("skillopt-ci", "tells when the solver has ended")
-    class Told(Hooks):
-        async def on_sample_scoring(self, _: SampleScoring) -> None:
-            async with DefaultAsyncHttpxClient(verify=False) as client:
-                await client.post(
-                    f"{job['base_url']}/grading",
-                    headers={"Authorization": f"Bearer {job['token']}"},
-                )
+class Told(Hooks):
+    async def on_sample_scoring(self, _: SampleScoring) -> None:
+        async with DefaultAsyncHttpxClient(verify=False) as client:
+            await client.post(
+                f"{_LENT['target'].base_url}/grading",
+                headers={"Authorization": f"Bearer {_LENT['target'].api_key}"},
+            )
 
 
 def _evaluate(
@@ -141,21 +159,8 @@ def _read_skill(skill: str) -> Solver:
     return solve
 
 
-def _model(name: str, job: Mapping[str, Any]) -> Model:
-    return get_model(
-        f"openai-api/skillopt-ci/{name}",
-        base_url=job["base_url"],
-        api_key=job["token"],
-        responses_api=False,
-        stream=False,
-        # Plain HTTP on this machine needs no certificates, which take time to load.
-        http_client=DefaultAsyncHttpxClient(verify=False),
-        memoize=False,
-    )
-
-
-def _result(sample: EvalSample) -> dict[str, Any]:
-    if sample.error is not None:
+def _result(sample: EvalSample, scored_on_error: bool) -> dict[str, Any]:
+    if sample.error is not None and not (scored_on_error and sample.scores):
         return {"failure": f"Inspect ended the sample: {sample.error.message}"}
     scores = {
         name: {

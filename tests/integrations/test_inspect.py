@@ -45,15 +45,15 @@ def options(task: str = "sums.py@sums", **more: Any) -> dict[str, Any]:
     return {"type": "inspect", "task": task, "split": "2:1:1", **more}
 
 
-CHAT = options("sums.py@chat", args={"judged": True})
+CHAT = options("sums.py@chat")
 
 
 def answer_or_grade(request: ChatRequest) -> str:
     return "It is right. GRADE: C" if request.role is Role.JUDGE else "x"
 
 
-def odd(opened: OpenEnvironment, target: str) -> Any:
-    found = opened(options("sums.py@odd", env=["SHOWN"]), SHOWN="yes", HIDDEN="secret")
+def odd(opened: OpenEnvironment, target: str, **args: bool) -> Any:
+    found = opened(options("sums.py@odd", env=["SHOWN"], args=args), SHOWN="yes", HIDDEN="secret")
     tasks = [task for split in ("train", "selection", "test") for task in found.tasks(split)]
     return found, next(task for task in tasks if task.references == (target,))
 
@@ -98,6 +98,7 @@ def test_solver_tools_and_scorer_are_inspects_and_the_model_is_ours(opened):
     assert made.attempt.n_turns == 2
     told = (made.score.hard, made.score.soft, made.score.answer)
     assert told == (1.0, 1.0, f"The answer is {task.references[0]}")
+    assert attempt_now(found, task, lambda _: "no idea").score.soft == 0.0
 
 
 def test_attempts_that_follow_one_another_share_nothing(opened):
@@ -109,14 +110,9 @@ def test_attempts_that_follow_one_another_share_nothing(opened):
         assert asked == [("system", skill), ("user", task.messages[0].content)]
 
 
-def test_a_wrong_answer_scores_nothing(opened):
-    found = opened(options())
-    made = attempt_now(found, next(iter(found.tasks("test"))), lambda _: "no idea", stage="test")
-    assert (made.score.hard, made.score.soft) == (0.0, 0.0)
-
-
-def test_the_grader_of_a_task_is_the_judge_also_of_work_that_a_limit_of_inspects_ended(opened):
-    found = opened(CHAT)
+@pytest.mark.parametrize("args", [{}, {"judge": "skillopt-ci/judge"}])
+def test_the_judge_grades_by_role_or_name_also_work_that_a_limit_of_inspects_ended(opened, args):
+    found = opened({**CHAT, "args": args})
     made = attempt_now(found, next(iter(found.tasks("train"))), answer_or_grade)
     assert (made.attempt.limit, made.score.hard) == (Limit.STEPS, 1.0)
     assert "GRADE: C" in made.score.reason
@@ -182,6 +178,7 @@ def test_a_broken_solver_is_not_the_models_failure_and_sees_only_what_it_may(ope
     assert task.messages[0].content == "yes None"
     with pytest.raises(EnvironmentFailure, match="the solver is broken"):
         attempt_now(found, task, answer)
+    assert attempt_now(*odd(opened, "break", scored=True), answer).score.soft == 0.5
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("down"), BudgetExhausted("no money left")])

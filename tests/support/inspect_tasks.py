@@ -6,15 +6,17 @@ FILE = (
     TOOL
     + """
 import os
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, get_model
 from inspect_ai.scorer import Score, mean, scorer
 
 @solver
 def frail():
+    model = get_model()  # as the task loads
     async def solve(state, generate):
+        state.output = await model.generate(state.messages)
         if "break" in state.target.text:
             raise RuntimeError("the solver is broken")
-        return await generate(state)
+        return state
     return solve
 
 def samples():
@@ -31,29 +33,31 @@ def sums():
     return Task(dataset=samples(), solver=loop, scorer=scorers, **limits)
 
 @task
-def chat(judged: bool = False):
+def chat(judge: str = ""):
     talk = [ChatMessageSystem(content="Be kind."), ChatMessageUser(content="Pick.")]
     picks = [
         Sample([*talk, ChatMessageUser(content=str(i))], choices=["x", "y"], target=["x", "X"])
         for i in range(8)
     ]
-    scorer = model_graded_qa() if judged else includes()
+    scorer = model_graded_qa(model=judge or get_model(role="grader", default="openai/other"))
     return Task(dataset=picks, solver=generate(), scorer=scorer, message_limit=4)
 
 @scorer(metrics=[mean()])
 def strange():
     async def score(state, target):
-        return Score(value=float(target.text), answer=state.output.completion)
+        await get_model().generate("Is it right?")
+        value = 0.5 if target.text == "break" else float(target.text)
+        return Score(value=value, answer=state.output.completion)
     return score
 
 @task
-def odd():
+def odd(scored: bool = False):
     seen = f"{os.environ.get('SHOWN')} {os.environ.get('HIDDEN')}"
     odds = [
         Sample(seen, target=["1", "nan", "break"][i % 3], metadata={"x": float("nan")})
         for i in range(8)
     ]
-    return Task(dataset=odds, solver=frail(), scorer=strange())
+    return Task(dataset=odds, solver=frail(), scorer=strange(), score_on_error=scored)
 
 @task
 def twice():
