@@ -46,8 +46,6 @@ from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.worker import Worker
 
-#: The file with an attempt's result among its artifacts.
-_RESULT = "result.json"
 #: The model names that a worker may request.
 MODELS = {"target": Role.TARGET, "judge": Role.JUDGE, "optimizer": Role.OPTIMIZER}
 #: Independent answers to one prompt get attempt numbers this far apart, so that none collides.
@@ -183,9 +181,10 @@ class Conversation:
         if asked.role is Role.TARGET:
             said = Message("assistant", replies[0].text, tool_calls=replies[0].tool_calls)
             usage = sum((reply.usage for reply in replies), Usage())
-            for step in (*_since(self.messages, asked.messages), ModelSaid(said, usage)):
-                tell(step)
-            self.messages = (*asked.messages, said)
+            if not self.grading:  # a scorer's question is no part of the work
+                for step in (*_since(self.messages, asked.messages), ModelSaid(said, usage)):
+                    tell(step)
+                self.messages = (*asked.messages, said)
             self.turns += 1
         return reply_body(replies)
 
@@ -246,7 +245,7 @@ class BridgeSolver:
             n_turns=max(1, talk.turns),
             trace=str(result.get("trace", "")),
             limit=Limit(result["limit"]) if result.get("limit") else None,
-            artifacts=pack([Member(_RESULT, left)]),
+            artifacts=pack([Member("result.json", left)]),
         )
 
 

@@ -191,7 +191,10 @@ def test_the_models_errors_are_what_they_are(opened, error):
 def test_a_score_of_nan_is_none_and_half_a_surrogate_pair_is_no_defect(opened):
     found, good = odd(opened, "1")
     assert good.metadata["x"] is None
-    assert attempt_now(found, good, lambda _: "\ud83d").score.answer == "?"
+    made = attempt_now(found, good, lambda _: "\ud83d")
+    assert made.score.answer == "?"
+    # what the scorer asks is no part of the work
+    assert [one.content for one in made.attempt.messages[1:]] == ["yes None", "\ud83d"]
     with pytest.raises(GraderError, match="is nan, expected a score"):
         attempt_now(found, odd(opened, "nan")[1], lambda _: "?")
 
