@@ -1,6 +1,7 @@
 """The worker's side of Inspect AI tasks; imports nothing of ours but the worker's protocol."""
 
 import gc
+import random
 import sys
 from collections.abc import Mapping
 from copy import copy
@@ -17,7 +18,7 @@ from inspect_ai.hooks import Hooks, SampleScoring, hooks
 from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ChatMessageSystem, Model, get_model, modelapi
 from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
-from inspect_ai.scorer import includes, value_to_float
+from inspect_ai.scorer import Target, includes, value_to_float
 from inspect_ai.scorer._scorer import unique_scorer_name
 from inspect_ai.solver import Generate, Solver, TaskState, chain, generate, solver
 from openai import DefaultAsyncHttpxClient
@@ -26,7 +27,6 @@ from pydantic_core import to_jsonable_python
 from skillopt_ci.errors import UsageError
 from skillopt_ci.worker import Side
 
-_ROLES = {"system", "user", "assistant"}
 #: Inspect's limits by our names; others have no counterpart here.
 _LIMITS = {
     **dict.fromkeys(("time", "working"), "time"),
@@ -53,6 +53,7 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
     file = root / name.partition("@")[0]
     if file.suffix == ".py" and file.is_file():
         compile(file.read_bytes(), file, "exec")  # Inspect would find no task in a file with errors
+    random.seed(0)  # so that a dataset that the task shuffles is divided alike each time
     init_model_context(get_model("skillopt-ci/target"), {"grader": get_model("skillopt-ci/judge")})
     try:
         found = load_tasks([name], dict(options.get("args") or {}))
@@ -186,16 +187,15 @@ def _told(key: str, sample: Sample) -> dict[str, Any]:
     messages = (
         [{"role": "user", "content": said}]
         if isinstance(said, str)
-        else [{"role": one.role, "content": one.text} for one in said if one.role in _ROLES]
+        else [{"role": one.role, "content": one.text} for one in said if one.role != "tool"]
     )
     if sample.choices:
         messages.append({"role": "user", "content": "\n- ".join(["Choices:", *sample.choices])})
     metadata = to_jsonable_python(sample.metadata or {}, fallback=str, inf_nan_mode="null")
-    target = [sample.target] if isinstance(sample.target, str) else sample.target
     return {
         "id": key,
         "messages": messages,
-        "references": [one for one in target if one],
+        "references": [one for one in Target(sample.target) if one],
         "type": str(metadata.get("task_type") or metadata.get("category") or ""),
         "metadata": {**metadata, "sample": key},
     }

@@ -85,6 +85,7 @@ def test_a_conversation_with_choices_keeps_its_turns(opened):
     task = next(iter(opened(CHAT).tasks("train")))
     assert [message.role for message in task.messages] == ["system", "user", "user", "user"]
     assert task.messages[-1].content == "Choices:\n- x\n- y"
+    assert task == next(iter(opened({**CHAT, "env": ["LANG"]}).tasks("train")))  # shuffled alike
     assert task.references == ("x", "X")
 
 
@@ -193,8 +194,7 @@ def test_a_score_of_nan_is_none_and_half_a_surrogate_pair_is_no_defect(opened):
     assert good.metadata["x"] is None
     made = attempt_now(found, good, lambda _: "\ud83d")
     assert made.score.answer == "?"
-    # what the scorer asks is no part of the work
-    assert [one.content for one in made.attempt.messages[1:]] == ["yes None", "\ud83d"]
+    assert made.attempt.messages[-1].content == "\ud83d"  # and not what the scorer asked
     with pytest.raises(GraderError, match="is nan, expected a score"):
         attempt_now(found, odd(opened, "nan")[1], lambda _: "?")
 

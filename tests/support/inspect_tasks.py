@@ -6,6 +6,7 @@ FILE = (
     TOOL
     + """
 import os
+from inspect_ai.dataset import MemoryDataset
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser, get_model
 from inspect_ai.scorer import Score, mean, scorer
 
@@ -39,6 +40,8 @@ def chat(judge: str = ""):
         Sample([*talk, ChatMessageUser(content=str(i))], choices=["x", "y"], target=["x", "X"])
         for i in range(8)
     ]
+    picks = MemoryDataset(picks)
+    picks.shuffle()
     scorer = model_graded_qa(model=judge or get_model(role="grader", default="openai/other"))
     return Task(dataset=picks, solver=generate(), scorer=scorer, message_limit=4)
 
