@@ -35,18 +35,12 @@ class Span:
 
 def markers(text: str, region: Region) -> list[Span]:
     """The region's blocks, each from a start marker to the next end marker, and lone markers."""
-    spans: list[Span] = []
-    starts: list[Span] = []
-    for match in re.finditer(f"{region.start}|{region.end}", text):
-        span = Span(*match.span(), lone=True)
-        if match[0] == region.start:
-            starts.append(span)
-        elif starts:
-            spans.append(Span(starts[0].start, span.end))
-            starts = []
-        else:
-            spans.append(span)
-    return sorted((*spans, *starts), key=lambda span: span.start)
+    closed = len(text) - len(text.rpartition(region.end)[2])
+    blocks = re.compile(f"{region.start}.*?{region.end}|{region.end}", re.DOTALL)
+    # Search for lone starts by themselves: from each, a search for its end would take long.
+    lone = re.compile(region.start).finditer(text, closed)
+    found = (*blocks.finditer(text, 0, closed), *lone)
+    return [Span(*one.span(), lone=one[0] in region) for one in found]
 
 
 def protected_spans(text: str) -> tuple[Span, ...]:

@@ -15,11 +15,6 @@ texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 one_region = st.sampled_from(regions.REGIONS)
 
 
-def test_markers_are_the_agreed_comments():
-    assert (S, E) == ("<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->")
-    assert (APPENDIX.start, APPENDIX.end) == ("<!-- APPENDIX_START -->", "<!-- APPENDIX_END -->")
-
-
 NOTED = f"{APPENDIX.start}y{APPENDIX.end}"
 ENTANGLED = f"{S}a{APPENDIX.start}b{E}c{APPENDIX.end}"
 
@@ -112,12 +107,6 @@ def test_a_removed_region_leaves_no_marker(text, region):
 )
 def test_blank_lines_close_over_a_removed_region(text, expected):
     assert regions.without_region(text, SLOW_UPDATE) == expected
-
-
-def test_the_other_region_stays_when_one_is_written():
-    text = with_region(with_region("# A", APPENDIX, "note"), SLOW_UPDATE, "hint")
-    assert regions.region_text(text, APPENDIX) == "note"
-    assert regions.region_text(regions.without_region(text, SLOW_UPDATE), APPENDIX) == "note"
 
 
 def test_a_crlf_document_keeps_its_line_endings():
