@@ -27,8 +27,7 @@ def frontmatter_end(text: str) -> int:
 
 
 def frontmatter(text: str) -> str:
-    whole = text[: frontmatter_end(text)].removeprefix("\ufeff")
-    return whole.partition("\n")[2].removesuffix("---")
+    return text[: frontmatter_end(text)].partition("\n")[2].removesuffix("---")
 
 
 def body(text: str) -> str:
@@ -42,14 +41,16 @@ def ended(text: str) -> str:
     return stripped + "\n" if stripped else ""
 
 
-def fence_closed(text: str) -> str:
-    """``text`` with an end to the code block, if any, in which text after it would stand."""
+def fence_closed(text: str, margin: str = "") -> str:
+    """``text`` with an end to the code block in which a line below it, so indented, would stand."""
     if "```" not in text and "~~~" not in text:
         return text
     # Imported late: the library loads slowly, and many documents have no code block.
     from markdown_it import MarkdownIt  # noqa: PLC0415
 
-    end = MarkdownIt("commonmark").disable("inline").parse(f"{body(text)}\n\nx")[-1]
+    # Agents see code also below a tag, where CommonMark sees only HTML up to a blank line.
+    parse = MarkdownIt("commonmark").disable(["inline", "html_block"]).parse
+    end = next(one for one in reversed(parse(f"{body(text)}\n\n{margin}x")) if one.map)
     return line_ending(text).join((text.rstrip(), end.markup, "")) if end.type == "fence" else text
 
 

@@ -158,8 +158,12 @@ def _insert(text: str, target: str, content: str, *, at_end: bool) -> _Outcome:
 
 def _insert_below(text: str, place: regions.Span, content: str) -> str:
     """``content`` on lines of its own below the block of ``place``, indented like that block."""
-    pattern = _LINE_OF_CODE if text.count("```", 0, place.end) % 2 else _BLOCK
-    blocks = pattern.finditer(text, frontmatter_end(text))
+    *_, line = (one for one in _LINE_OF_CODE.finditer(text) if one.start() < place.end)
+    so_far = text[: line.end()]
+    in_code = fence_closed(so_far, line["margin"]) != so_far
+    if fence_closed(text) != text:  # blocks in blocks, all with the same fence, or one left open
+        in_code = text.count("```", 0, place.end) % 2 == 1
+    blocks = (_LINE_OF_CODE if in_code else _BLOCK).finditer(text, frontmatter_end(text))
     held = (one for one in blocks if one.end() > place.start and one.start() < place.end)
     above = max(held, key=lambda one: one.end("unit"))
     point = above.end("unit")

@@ -10,12 +10,6 @@ from skillopt_ci.skill.diff import DiffRow, diff_rows, undone, unified_diff
 SKILL = "---\nname: pdf\ndescription: d\n---\n\n# Title\n"
 
 
-def test_sha256_is_that_of_the_utf8_bytes():
-    # printf 'ä' | sha256sum
-    known = "33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc"
-    assert document.sha256("ä") == known
-
-
 @pytest.mark.parametrize(
     ("text", "ending"),
     [("", "\n"), ("a", "\n"), ("a\nb", "\n"), ("a\r\nb\r\n", "\r\n"), ("a\r\nb\n", "\n")],
@@ -45,13 +39,6 @@ def test_unusual_frontmatter_is_found(text):
 def test_other_dashes_are_no_frontmatter(text):
     assert (document.frontmatter_end(text), document.frontmatter(text)) == (0, "")
     assert document.body(text) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("", ""), (" \n\n", ""), ("a", "a\n"), ("a \n\n", "a\n")]
-)
-def test_ended_texts_have_one_line_break_unless_blank(text, expected):
-    assert document.ended(text) == expected
 
 
 # Which files agents read.
