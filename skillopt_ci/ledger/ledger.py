@@ -24,20 +24,18 @@ class Position:
     """The state of the run, as commits.
 
     ``base`` is the tip of the base branch, ``tip`` that of the skills branch (None before the first
-    step or after the merged branch was deleted), ``candidate`` a step in flight.
+    step or after the merged branch was deleted), ``candidate`` a step in flight. ``root`` is where
+    base and the skills branch parted: either's tip if the other contains it, None if there is none.
     """
 
     base: str
     tip: str | None
     candidate: str | None
-    #: The skills branch contains base (also true without a skills branch).
-    base_in_tip: bool
-    #: The skills branch was merged: base contains all of it.
-    tip_in_base: bool
+    root: str | None
 
     @property
     def head(self) -> str:
-        """The commit that the next step builds on."""
+        """The commit with the newest records of the run."""
         return self.tip or self.base
 
 
@@ -131,12 +129,7 @@ class Ledger:
         else:
             base, tip, candidate = self._follow_remote(self.remote)
         assert base is not None  # noqa: S101
-        base_in_tip = tip is None or self.is_ancestor(base, tip)
-        # both contain each other only if they are equal
-        tip_in_base = (
-            tip is not None and (tip == base or not base_in_tip) and self.is_ancestor(tip, base)
-        )
-        return Position(base, tip, candidate, base_in_tip, tip_in_base)
+        return Position(base, tip, candidate, tip and self.merge_base(tip, base))
 
     def _follow_remote(self, name: str) -> tuple[str, str | None, str | None]:
         git, own = self.git, self.names.own

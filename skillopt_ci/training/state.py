@@ -78,7 +78,7 @@ def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Chec
     - Otherwise the skills branch; base may have moved on in other files.
     """
     ledger, path, tip, base = run.ledger, run.skill_path, position.tip, position.base
-    if tip is None or position.tip_in_base:
+    if tip is None or tip == position.root:
         if tip is not None:
             base = _with_records_of(run, tip, base, tip, publish=publish)
         start_of(ledger, path, replace(position, base=base))  # raises if merges were lost
@@ -99,8 +99,8 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
 
     Raises RepositoryError if they cannot be merged, or if a rebase onto base lost the merges.
     """
-    tip, base, folder = position.tip, position.base, RunFolder(ledger.run)
-    start = base if tip is None or position.tip_in_base else tip
+    tip, base, root, folder = position.tip, position.base, position.root, RunFolder(ledger.run)
+    start = base if tip is None or tip == root else tip
     where = ledger.base if start == base else f"skillopt/{ledger.run}"
     read = partial(ledger.read, start)
     state = folder.read_state(read)
@@ -115,9 +115,8 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
                 hint=f"Restore the branch skillopt/{ledger.run} as it was before, or commit its "
                 f"folder {folder.path} to {where}.",
             )
-    if start == base or position.base_in_tip:
+    if base in (start, root):
         return start
-    root = ledger.merge_base(start, base)
     if root is None:
         raise RepositoryError(
             f"{where} and {ledger.base} have no common history.",
