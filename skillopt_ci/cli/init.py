@@ -80,7 +80,8 @@ def init_command(
     given["skill"] = given["skill"] and _from_root(given["skill"], root, settings.cwd)
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
-    names, trained = _known_runs(root, repository)
+    runs = [] if repository is None else survey(root if root.is_dir() else repository)[1]
+    trained = [os.path.relpath((repository or root) / one.skill, root) for one in runs]
     if config.exists():
         _refuse_another(config, given)
         first = load(config, run=next(iter(run_names(config)), None)).config
@@ -93,7 +94,7 @@ def init_command(
         usual = root.name if own_name == "skillopt" else own_name
         asked = partial(decide, given, asking=asking)
         look = partial(ask_server, settings.environ)
-        choices = choose(root, asked, _free(usual, names), trained, look=look)
+        choices = choose(root, asked, _free(usual, [one.run for one in runs]), trained, look=look)
         if os.path.normpath(choices.skill) in trained:
             raise UsageError(f"another run trains {choices.skill}", hint="Give another --skill.")
         skill = seen_path(root, choices.skill, repository)
@@ -133,13 +134,6 @@ def init_command(
             if reason := unloadable(read_text(root / choices.skill), place):
                 click.echo(f"\n! warning: {harmless_line(reason)}", err=True)
     return code
-
-
-def _known_runs(root: Path, top: Path | None) -> tuple[list[str], list[str]]:
-    if top is None:
-        return [], []
-    runs = survey(root if root.is_dir() else top)[1]
-    return [one.run for one in runs], [os.path.relpath(top / one.skill, root) for one in runs]
 
 
 def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from skillopt_ci.estimate.calls import Range
@@ -96,13 +96,12 @@ def status_rows(run: RunView, coming: Iterable[tuple[str, str]] = ()) -> Rows:
         ("skill", state.skill),
         ("branch at", run.commit[:10]),
         *coming,
-        *_told(run_facts(replace(run, base_events=0))),
+        *_told(run_facts(run)),
         *say.account_rows(state.accounts),
     )
 
 
 def status_json(run: RunView, coming: Mapping[str, object]) -> dict[str, object]:
-    run = replace(run, base_events=0)
     return {
         **pick(run, "run=state.run skill=state.skill commit step=state.step epoch=state.epoch"),
         "epoch_end": run.state.boundary,
