@@ -22,6 +22,7 @@ from skillopt_ci.training.gate import no_score_is_higher
 from skillopt_ci.training.review_comments import unheard
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Checkout, ScoredCheckout
+from skillopt_ci.training.update import notes_from
 from skillopt_ci.util import grouped
 
 Drawn = TypeVar("Drawn")
@@ -124,8 +125,10 @@ def all_solved(config: Config, sizes: Sizes, state: State | None) -> bool:
 
 def _gated(config: Config) -> bool:
     optimizer = config.optimizer
-    return config.evaluation.use_gate and (
-        optimizer.slow_update_gate_with_selection or not optimizer.use_slow_update
+    return (
+        config.evaluation.use_gate
+        and (optimizer.slow_update_gate_with_selection or not optimizer.use_slow_update)
+        and not notes_from(optimizer)  # which stay if they do no harm
     )
 
 
@@ -183,7 +186,8 @@ def why_over(
 def most_calls(config: Config, sizes: Sizes) -> int:
     """The most calls of a step, which rarely asks the optimizer more questions than supposed."""
     drawn = config.train.accumulation * min(config.train.batch_size, sizes.train)
-    return sizes.calls * (drawn + sizes.selection) + _MOST_QUESTIONS
+    evaluated = sizes.selection * (1 + bool(notes_from(config.optimizer)))  # reminders alone, too
+    return sizes.calls * (drawn + evaluated) + _MOST_QUESTIONS
 
 
 def calls_left(
