@@ -112,7 +112,11 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     ends = [] if due is None else [(due, forecast.epoch_end(due))]
     numbers = range(first, situation.total_steps + 1)
     plans = [plan.plan_step(train, config.train, number, state) for number in numbers]
-    steps = [work for step in plans for work in _works(forecast, step)]
+    steps = list[tuple[int, Calls]]()
+    for step in plans:
+        steps.append((step.epoch, forecast.step(step)))
+        if step.is_last_of_epoch:
+            steps.append((step.epoch, forecast.epoch_end(step.epoch)))
     # an end that is due waits for its own schedule, or for a step in flight
     waits = config.schedule.slow_update == "scheduled"
     if candidate is not None:
@@ -149,12 +153,6 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         prices,
         tuple(_assumptions(supposed, sizes, [role for role in asked if not prices[role].known])),
     )
-
-
-def _works(forecast: counts.Forecast, step: plan.StepPlan) -> Iterator[tuple[int, Calls]]:
-    yield step.epoch, forecast.step(step)
-    if step.is_last_of_epoch:
-        yield step.epoch, forecast.epoch_end(step.epoch)
 
 
 def _assumptions(
@@ -271,6 +269,7 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     calls_of = {counts.ROLLOUT: once, counts.JUDGE: once * plan.judged(config, tasks)}
     attempt = _part("attempt", counts.joined([calls_of]), sizes, prices)
     question = _part("question", {counts.ANALYST: once}, sizes, prices)
+    tests = plan.final_test_calls(config, plan.sizes_of(config, splits))
     bought = [] if limits.calls is None else [(limits.calls, False)]
     for limit, of_attempt, of_question in (
         (limits.tokens, attempt.tokens(), question.tokens()),
@@ -281,7 +280,9 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
             made = _ATTEMPTS_PER_QUESTION * (plan.ANALYSTS if costly else 1)
             calls = made * attempt.calls().likely + 1
             price = made * of_attempt.likely + of_question.likely
-            bought.append((int(limit / price * calls), costly))
+            each = of_attempt.likely / attempt.calls().likely
+            kept = tests if tests * each < limit else 0  # which ask the optimizer nothing
+            bought.append((int(kept + (limit - kept * each) / price * calls), costly))
     most, costly = min(bought, default=(None, False))
     run = limits.model_copy(update={"calls": most})
     changes: dict[str, object] = {"budget": config.budget.model_copy(update={"run": run})}

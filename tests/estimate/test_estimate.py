@@ -17,6 +17,7 @@ PRICED = {"provider": "openai", "model": "m", "price": {"input": 1, "output": 2}
 
 
 def planned_by(target: Any = PRICED, optimizer: Any = None, skill: str = "", **run: Any) -> Config:
+    tests = run.pop("tests", ())
     more = {"rollout": {"solver": {"type": "agent"}}} if run.pop("agent", False) else {}
     config = Config.model_validate(
         {
@@ -30,7 +31,7 @@ def planned_by(target: Any = PRICED, optimizer: Any = None, skill: str = "", **r
             **more,
         }
     )
-    return budgeted(config, Splits(TASKS, TASKS, ()), Prompts.load(), skill)
+    return budgeted(config, Splits(TASKS, TASKS, tests), Prompts.load(), skill)
 
 
 def bought(*given: Any, **more: Any) -> int | None:
@@ -46,6 +47,9 @@ def test_dollars_and_tokens_buy_calls_by_their_sizes_and_prices():
     dear = {**PRICED, "price": {"input": 10, "output": 20}}
     assert bought(dear, cost_usd=1) == pytest.approx(calls / 10, abs=1)
     assert 300_000 / 4000 < (bought(tokens=300_000) or 0) < 300_000 / 1350
+    # the tests of two skills ask the dear optimizer nothing: each costs 0.00166 or so
+    tested = bought(PRICED, dear, cost_usd=1, tests=TASKS[:50]) or 0
+    assert tested - 100 == pytest.approx(bought(PRICED, dear, cost_usd=1 - 0.166), abs=1)
     rubric = {"type": "rubric", "rubric": "It is polite."}
     assert calls / 2 < (bought(cost_usd=1, scorer=rubric) or 0) < 2 * calls
 
