@@ -13,6 +13,7 @@ from skillopt_ci.cli.options import FILE, Globals, command, print_json, print_te
 from skillopt_ci.cli.read import RunReader, find_skill, in_flight, open_reader, step_places
 from skillopt_ci.config.config import Evaluation, GateConfig, Optimizer
 from skillopt_ci.errors import RepositoryError, SkilloptError
+from skillopt_ci.git.history import parents
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
 from skillopt_ci.report import terminal, words
@@ -41,6 +42,8 @@ def status_command(settings: Globals) -> None:
     """Show where training stands and what comes next, read from git alone."""
     reader = open_reader(settings)
     coming, flying, commit = _coming(settings, reader), in_flight(reader), reader.flight
+    # people who committed meanwhile made the trainer propose the step again
+    stale = commit and parents(reader.ledger.git, commit) != (reader.commit,)
     at_work = is_held(reader.ledger.common_dir, reader.state.run)
     what = flying.name.lower() if flying else ""
     summary, skill = reader.folder.read_summary(reader.read), reader.read(reader.skill_path) or ""
@@ -50,22 +53,27 @@ def status_command(settings: Globals) -> None:
             "unscored": reader.edited,
             "steps": coming and coming.total,
             "in_flight": {"what": what, "commit": commit} if what else None,
-            "next": coming and ("verdict" if what else coming.work),
+            "next": coming and ("verdict" if what and not stale else coming.work),
             "epoch_end_due": coming and coming.epoch_end,
             "at_work": at_work,
         }
         print_json(terminal.status_json(run, next_work))
         return
-    other = "another skillopt-ci is training this run in this clone now"
-    rows = [("at work", other)] if at_work else []
+    rows = (
+        [("at work", "another skillopt-ci is training this run in this clone now")]
+        if at_work
+        else []
+    )
     why = "a part of it was taken back" if taken_back(reader.history) else "it was changed by hand"
     first = f"measure the skill again, since {why}; then " if reader.edited else ""
     if flying:
+        fate = "will be set aside" if stale else "waits to be measured"
         rows += [
-            ("in flight", f"{what}: its candidate {commit[:10]} waits to be measured"),
+            ("in flight", f"{what}: its candidate {commit[:10]} {fate}"),
             ("its proposal", f"{words.usage_text(flying.record.usage)}; not yet part of `used`"),
-            ("next", f"{first}the verdict on it, by `step` or `run`"),
         ]
+    if flying and not stale:
+        rows.append(("next", "the verdict on it, by `step` or `run`"))
     elif coming is not None:
         rows.append(("next", first + _sentence(coming, run)))
     print_rows(settings, _title(reader), terminal.status_rows(run, rows))

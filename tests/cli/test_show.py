@@ -123,6 +123,12 @@ def test_a_candidate_that_waits_is_in_flight(cli, done, git):
     assert found["in_flight"] == {"what": "step 3", "commit": commit}
     assert re.match(r" *3 .* in flight", cli(done, "log", "-n", "1").out.splitlines()[-1])
     assert (found["next"], found["steps"]) == ("verdict", 4)
+    # a step is proposed again for whatever people commit meanwhile
+    Checkout(done).commit("skills/ledger/SKILL.md", "# Brief\n", branch=BRANCH)
+    told = cli(done, "status", *MORE)
+    assert f"step 3: its candidate {commit[:10]} will be set aside\n" in told.out
+    assert next_said(told).endswith(" changed by hand; then step 3 of 4, by `step` or `run`")
+    assert cli(done, "status", "--json", *MORE).json["next"] == "step"
 
 
 def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(cli, checkout):
