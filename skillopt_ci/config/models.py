@@ -104,11 +104,6 @@ _ONLY_OVER_HTTP = {
 PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 HeaderText = Annotated[str, Field(pattern=r"^[ -~]*$")]
-_GITHUB_MODELS = ("models.github.ai", "models.inference.ai.azure.com")
-_RETIRED = (
-    "GitHub Models was retired on 2026-07-30 and no longer works; choose another provider "
-    "(`copilot`, the Copilot CLI with the job's token, needs no key either)"
-)
 
 
 class ModelRole(Section):
@@ -208,13 +203,6 @@ class ModelRole(Section):
         """Names of the environment variables that the program may see."""
         return tuple(dict.fromkeys((*self.preset.variables, *self.env)))
 
-    @field_validator("provider", mode="before")
-    @classmethod
-    def _not_retired(cls, value: object) -> object:
-        if str(value).replace("_", "-") in ("github", "github-models"):
-            raise ValueError(_RETIRED)
-        return value
-
     @model_validator(mode="after")
     def _fits_the_provider(self) -> "ModelRole":
         if self.api_key_env and self.api_key_file:
@@ -274,8 +262,6 @@ class ModelRole(Section):
                 "a key does not belong in the address, nor anything from `?` or `#` on: name the "
                 "key with api_key_env, an older Azure API's version with azure.api_version"
             )
-        if url.host in _GITHUB_MODELS:
-            raise ValueError(_RETIRED)
         return value
 
 

@@ -6,7 +6,6 @@ from pydantic import ValidationError
 from skillopt_ci.config.models import PROVIDERS, ModelRole, ProviderName
 from skillopt_ci.model.access import base_url_of
 
-RETIRED = "GitHub Models was retired on 2026-07-30"
 REST = "run: r\nskill: s\ntasks: {path: t}\n"
 
 
@@ -61,13 +60,6 @@ def test_another_provider_does_not_inherit_the_address(load_text, write):
         ("antropic/claude", "did you mean 'anthropic'?"),
         ("gpt-5.5", "expected provider/model, such as openai/gpt-5.5, or a mapping, found"),
         ("/m", "expected provider/model"),
-        ("github/gpt-4.1", RETIRED),
-        ("{provider: github_models, model: m}", RETIRED),
-        ("{provider: openai, model: m, base_url: 'https://models.github.ai/inference'}", RETIRED),
-        (
-            "{provider: azure, model: m, base_url: 'https://models.inference.ai.azure.com'}",
-            "`copilot`, the Copilot CLI",
-        ),
     ],
 )
 def test_what_cannot_be_is_told_with_what_could(complaint, role, words):
