@@ -188,7 +188,7 @@ def test_the_report_holds_versions_command_and_traceback():
 @pytest.mark.parametrize(
     "text",
     [
-        *("key sk-proj-abcdefgh12345678 refused", "Authorization: Bearer abcdefgh12345678"),
+        *("sk-abcdefgh12345678 glpat-abcdefgh12345678", "Authorization: Bearer abcdefgh12345678"),
         "https://me:abcdefgh12345678@example.org/r.git",
         "ghp_abcdefgh12345678 ghs_12_eyJhbGci.eyJpc3Mi.abcdefgh12345678",  # of apps, since 2026
     ],

@@ -47,9 +47,10 @@ REFUSED = [
     [
         *((400, "", code) for code in ("content_filter", "invalid_prompt", "bio_policy", "1301")),
         *((400, "", code) for code in ("context_length_exceeded", "data_inspection_failed")),
-        *((400, "Prompt", "1261"), (422, "`inputs` tokens + `max_new_tokens` must be <= 8", "")),
+        *((400, "", code) for code in ("string_above_max_length", "refusal")),
+        *((400, "Prompt", "1261"), (403, "Content violates usage guidelines", "")),
         *((400, said, "") for said in REFUSED),
-        *((403, said, "") for said in ("input was flagged", "Content violates usage guidelines")),
+        *((403, "input was flagged", ""), (422, "`inputs` tokens + `max_new_tokens` must", "")),
         *((413, "", ""), (424, "prompt is too long", ""), (424, "busy", "content_filter")),
     ],
 )

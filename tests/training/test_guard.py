@@ -359,7 +359,7 @@ def test_a_new_address_is_named_by_its_host(text, host):
         "Known: HTTPS://A.example/known.",
         "(https://a.example/known/)",
         "Open 0.0.0.0/0,::/0 or `10.0.0.0/8`, 172.16.0.0/12 and 192.168.1.0/24.",
-        "See http://localhost:3000, (ws://localhost/x?y) or http://127.0.0.1:80/a.io/b.",
+        "See http://localhost:3000, (ws://localhost/x?y) or mongodb://127.0.0.1:80/a.io/b.",
         "Get('http://localhost:80').x() 127.0.0.1:8080/x 0.0.0.0:8000/ https://... https://…/x.",
         "Set kubernetes.io/hostname=x and `networking.k8s.io/v1`, app.kubernetes.io/name: y.",
     ],

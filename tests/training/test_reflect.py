@@ -45,6 +45,7 @@ def shown_ids(request: ChatRequest) -> tuple[str, ...]:
 
 async def coming(rollouts: Iterable[Rollout]) -> AsyncIterator[Rollout]:
     for rollout in rollouts:
+        await asyncio.sleep(0)  # for what has begun
         yield rollout
 
 
@@ -192,8 +193,7 @@ def test_an_outage_of_all_is_not_taken_for_having_no_ideas(scripted, reflected, 
 def test_refusals_of_all_leave_nothing(scripted, reflected):
     assert reflected(scripted(lambda request: ModelRefusal("filtered"))) == ()
     client = scripted(lambda request: proposing())
-    assert reflected(client, learning_rate=0) == ()
-    assert client.requests == []
+    assert (reflected(client, learning_rate=0, size=1), client.requests) == ((), [])
 
 
 def test_progress_counts_minibatches(scripted, reflected, events):

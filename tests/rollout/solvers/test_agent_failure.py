@@ -21,9 +21,9 @@ BUSY = [
     *("Unable to connect to API (ConnectionRefused)", "Selected model is at capacity."),
     *("The response stopped arriving.", "request to x failed, reason: connect ECONNREFUSED"),
     *("Claude AI usage limit reached|1750000000", "You're out of extra usage · resets 10am (UTC)"),
-    *("You've hit your limit · resets 2am", "You've hit your session limit · resets 3:45pm"),
+    *("You have hit your limit · resets 2am", "You've hit your session limit · resets 3:45pm"),
     *("5-hour limit reached · resets 8pm", "API Error: Response stalled mid-stream."),
-    *("getaddrinfo EAI_AGAIN api.example.com", "Your workspace is out of credits."),
+    *("getaddrinfo EAI_AGAIN x.com", "Your workspace is out of credits.", "Weekly limit reached"),
     *("You hit your spend cap set in your workspace.", "You've reached your Fable limit"),
     *("You've hit your team's pooled group budget.", "Flex capacity unavailable."),
     "403: Your resource has been temporarily blocked: it may violate our content policy.",
@@ -34,12 +34,11 @@ BUSY = [
     *("API Error: Incomplete JSON segment at the end", "API Error: Unexpected token in JSON at 0"),
 ]
 NO_KEY = [
-    "Please set an Auth method in your settings.json",
+    *("Please set an Auth method in your settings.json", "Incorrect API key provided: sk-x"),
     *("Invalid API key · Please run /login", "Error: No authentication information found."),
-    "Invalid API key · Fix external API key (HTTP status 401)",
     "Failed to authenticate. API Error: 403 Your key may not use this model (HTTP status 403)",
     "Authentication failed with provider at http://x/v1 (HTTP 401). Check your key.",
-    *("Invalid auth method selected.", "unexpected status 401 Unauthorized"),
+    *("Invalid auth method selected.", "unexpected status 401 Unauthorized", "API key not valid."),
     *("API key expired. Please renew the API key.", "Please log out and sign in again."),
     *("402 Insufficient Balance", "Your ANTHROPIC_API_KEY belongs to a disabled organization"),
 ]
@@ -54,10 +53,9 @@ WRONG_SETTING = [
 ]
 REFUSED = [
     "Prompt is too long · the request is ~300000 tokens (limit 200000)",
-    "prompt is too long: 300000 tokens > 200000 maximum",
     "The provider rejected the prompt as too long, but automatic recovery could not reduce it.",
     "Your input exceeds the context window of this model.",
-    "invalid_prompt: this may violate our usage policy",
+    *("invalid_prompt: this may violate our rules", "This violates our content policy."),
     "This content was flagged for possible cybersecurity risk. To get authorized, join it.",
     "API Error: Opus 5's safeguards flagged this message (https://www.anthropic.com/legal/aup).",
 ]

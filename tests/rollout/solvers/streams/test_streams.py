@@ -123,7 +123,7 @@ def test_claude_codes_messages_in_several_events_are_one_answer():
         _assistant("m1", _tool_use("c"), input_tokens=9, output_tokens=1),
         _tool_result("c", ""),
         _tool_result("a", [{"type": "text", "text": "A1"}, {"type": "text", "text": "A2"}]),
-        _assistant("m2", {"type": "text", "text": "Done."}, input_tokens=20, output_tokens=2),
+        _assistant("m2", {"type": "text", "text": "Done."}, cache_creation_input_tokens=22),
         {"type": "result", "subtype": "success", "result": "Done.", "num_turns": 2},
     )
     assert shown(account) == [
