@@ -79,7 +79,7 @@ def test_a_public_repository_needs_a_policy_for_evaluations(github_hub):
 
 
 def test_a_rule_that_stops_actions_is_told(github_hub):
-    many = ["non_fast_forward", "copilot_code_review"] * 70  # one from each ruleset
+    many = ["non_fast_forward", "max_file_size", "max_file_path_length"] * 50  # of many rulesets
     github_hub.rules = [*many, "pull_request", "deletion", "commit_message_pattern"]
     (level, text), (_, candidate) = told(github_hub)[-2:]
     assert level == "warning"

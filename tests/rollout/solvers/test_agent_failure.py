@@ -44,7 +44,6 @@ NO_KEY = [
 ]
 WRONG_SETTING = [
     "There's an issue with the selected model (m). It may not exist or you may not have access.",
-    "unexpected status 404 Not Found: model: m does not exist, url: http://x/v1/responses",
     "Model 'm' not found on provider at http://x/v1 (HTTP 404).",
     "The 'm' model is not supported when using Codex with a ChatGPT account.",
     *('Model "m" from --model flag is not available.', "Cannot use this model: m. Available: x"),
@@ -53,7 +52,6 @@ WRONG_SETTING = [
 ]
 REFUSED = [
     "Prompt is too long · the request is ~300000 tokens (limit 200000)",
-    "The provider rejected the prompt as too long, but automatic recovery could not reduce it.",
     "Your input exceeds the context window of this model.",
     *("invalid_prompt: this may violate our rules", "This violates our content policy."),
     "This content was flagged for possible cybersecurity risk. To get authorized, join it.",
