@@ -427,8 +427,8 @@ def test_what_a_suite_alone_tells_of_has_failed(broken, named):
 
 
 def test_a_page_that_a_test_printed_is_no_document_type_of_its_report():
-    printed = b"<system-out><![CDATA[<!DOCTYPE html><!ENTITY a 'b'>\x00\x1b[1m]]></system-out>"
-    report = b"<?xml version='1.0'?><testsuite><testcase name='a'>&#27;&#x1B;&#xD83D;" + printed
+    said = b"<system-out><![CDATA[<!DOCTYPE html><!ENTITY a 'b'>\x00\x1b[1m]]></system-out>"
+    report = b"<?xml version='1.0'?><testsuite><testcase name='a'>&#27;&#12;&#x1B;&#xD83D;" + said
     assert read_report(report + b"</testcase></testsuite>") == (1, [])
 
 

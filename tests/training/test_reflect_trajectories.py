@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from skillopt_ci.messages import Image, Message, ToolCall
 from skillopt_ci.rollout.types import Limit, Rollout, Status
 from skillopt_ci.scorers.base import Score
+from skillopt_ci.skill.regions import SLOW_UPDATE, with_region
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.reflect import SKILL_REFERENCE, keep_ends, render_trajectories
 
@@ -38,10 +39,9 @@ def test_blocks_are_numbered_in_order(make_rollout, make_task):
 
 
 def test_the_system_prompt_does_not_repeat_the_skill(make_rollout):
-    skill = "# Rules\n\nAlways write dates as ISO dates.\n"
-    body = skill.strip()
-    messages = (Message("system", f"Read:\n{body}\nGo."), Message("user", f"Mine reads:\n{body}"))
-    text = rendered(make_rollout("t1", messages=messages), skill=skill)
+    read = "# Rules\n\nAlways write dates as ISO dates."
+    messages = (Message("system", f"Read:\n{read}\nGo."), Message("user", f"Mine reads:\n{read}"))
+    text = rendered(make_rollout("t1", messages=messages), skill=with_region(read, SLOW_UPDATE, ""))
     assert f"[system] Read:\n{SKILL_REFERENCE}\nGo." in text
     assert "[user] Mine reads:\n# Rules" in text
 
