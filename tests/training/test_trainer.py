@@ -5,6 +5,7 @@ from dataclasses import replace
 from threading import Thread
 
 import pytest
+from command_line import in_process
 from training_runs import estimated, train_all
 
 from skillopt_ci.errors import LostRace
@@ -226,8 +227,7 @@ def test_scheduled_leaves_it_to_the_command_which_waits_until_it_is_due(checkout
     checkout.run("train.num_epochs=1", *SCHEDULED)
     assert ends(checkout) == []
     assert estimated(checkout.session("train.num_epochs=1", *SCHEDULED), "step") == {}
-    assert checkout.end_epoch(*SCHEDULED) is not None
-    assert ends(checkout) == [1]
+    assert (checkout.end_epoch(*SCHEDULED) is not None, ends(checkout)) == (True, [1])
 
 
 def test_an_end_that_is_due_is_estimated_after_batches_became_smaller(checkout):
@@ -334,8 +334,8 @@ def test_epochs_that_nobody_ended_are_passed_over(checkout, model_server):
     assert foretold(checkout, *SCHEDULED) == Upcoming("epoch_end", 4, None, 2, scheduled=True)
     checkout.end_epoch(*SCHEDULED)
     assert (ends(checkout), checkout.boundary(2).previous_hard) == ([2], 0.0)  # the initial skill's
-    assert checkout.end_epoch(*SCHEDULED) is None
-    assert foretold(checkout, *SCHEDULED).work == "finish"
+    assert (checkout.end_epoch(*SCHEDULED), foretold(checkout, *SCHEDULED).work) == (None, "finish")
+    assert in_process(checkout.folder, "replay").returncode == 0  # the first one's end is not lost
 
 
 @pytest.mark.parametrize("notes", [(), (ReviewerNote("review-7", "wen", "Say what kind d is."),)])
