@@ -26,13 +26,13 @@ BAD_KEY = re.compile(
     r"invalid (?:x-)?api[ -]?key|incorrect api key|disabled organization"
     r"|api key (?:is )?(?:not valid|invalid|missing|required|expired)|(?:log ?|sign )in again"
     r"|authentication[_ ](?:error|failed|required)|not (?:logged|signed) in|failed to authenticate"
-    r"|no authentication information|(?<!line )(?<![\d.,])\b40[1-3]\b(?![.,]\d)|unauthori[sz]ed"
-    r"|(?:run|use) (?:the )?'?/login|(?:set an|invalid) auth method|credit balance",
+    r"|no authentication information|(?<!line )(?<![\d.,])(?<!\d:)\b40[1-3]\b(?![.,:]\d)"
+    r"|unauthori[sz]ed|(?:run|use) (?:the )?'?/login|(?:set an|invalid) auth method|credit balance",
     re.IGNORECASE,
 )
 BUSY = re.compile(
     r"rate[ _-]?limit|too many requests|overloaded|temporarily (?:blocked|limited)"
-    r"|(?<!line )(?<![\d.,])\b(?:408|429|50[0234]|52\d)\b(?![.,]\d)"  # but not 12,520 tokens
+    r"|(?<!line )(?<![\d.,])(?<!\d:)\b(?:408|429|50[0234]|52\d)\b(?![.,:]\d)"  # not 12,520, x:520:1
     r"|service unavailable|resource[_ ]exhausted|quota|usage limit|(?:internal )?server[ _]error"
     r"|econnre(?:set|fused)|etimedout|enotfound|eai_again|unable to connect|request timed out"
     r"|connection (?:error|reset|refused|failed|(?:was )?closed)|socket hang up|network error"
@@ -51,9 +51,9 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 WRONG_SETTING = re.compile(
-    r"(?<!line )\b404\b|\bmodels?\b.{0,80}\b(?:not (?:found|exist)|is not (?:supported|available))"
+    r"\bmodels?\b.{0,80}\b(?:not (?:found|exist)|is not (?:supported|available))"
     r"|cannot use this model|unknown (?:option|arguments?)\b|unexpected argument"
-    r"|root/sudo privileges",
+    r"|root/sudo privileges|(?<!line )(?<!\d:)\b404\b(?!:\d)",
     re.IGNORECASE,
 )
 
