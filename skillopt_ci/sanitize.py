@@ -13,8 +13,8 @@ _ELLIPSIS = "…"
 _LONGEST_TORN_WORD = 20
 #: Removed at a cut, since they look unfinished and could act together with the following text.
 _LOOSE_ENDS = " .,;:@#"
-#: The marks in front of a heading, an item or a quote, and those around its first words in bold.
-MARKERS = re.compile(r"\A\s*(?:[#>*-]+(?:\s+|\Z))*(?:\*\*([^*`\n]+)\*\*)?")
+#: The marks and number of a heading, item, task or quote, and those around first words in bold.
+MARKERS = re.compile(r"\A\s*(?:(?:[#>*+-]+|\d+[.)]|\[[ xX]\])(?:\s+|\Z))*(?:\*\*([^*\n]+)\*\*)?")
 
 _ACTING: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)(?:#|(?<![a-z0-9])GH-)(?=\d)"), "no. "),

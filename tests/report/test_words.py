@@ -143,7 +143,7 @@ def test_the_gist_names_the_notes_after_the_edits():
     assert words.notes_gist(proposal(APPLIED)) == ""
     # fences with their language and the line below a table's heading are no words of a rule
     assert words.quoted("- ```sh\n--all **b**\n| a |\n|:-|\n```\n", 60) == "--all **b** | a |"
-    assert words.quoted("- Run:\n  ~~~ sh x\n  make\n  ~~~\n- Go.", 60) == "Run: make - Go"
+    assert words.quoted("2. [x] **Run `a`**:\n~~~ sh x\n1.5\n~~~\n- Go.", 60) == "Run `a`: 1.5 - Go"
     assert (words.quoted("- ```", 9), words.quoted("```a``` or b", 60)) == ("```", "```a``` or b")
     assert not proposal(notes=noting("Look.", alone=True)).body_changed
     assert proposal(APPLIED, notes=noting("Look.")).body_changed
