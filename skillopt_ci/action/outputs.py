@@ -54,46 +54,50 @@ def _text(value: Any) -> str:
 
 def fold(results: Sequence[Printed]) -> Outputs:
     last: Printed = results[-1] if results else {}
-    said: dict[str, Any] = {}
     if "matrix" in last:
-        matrix = json.dumps(last["matrix"], separators=(",", ":"))
-        said = {"matrix": matrix, "phase": last.get("phase")}
-    elif "skills" in last:  # an evaluation of one skill, or of two
+        return Outputs.of(
+            matrix=json.dumps(last["matrix"], separators=(",", ":")), phase=last.get("phase")
+        )
+    if "skills" in last:  # an evaluation of one skill, or of two
         skills, difference = last["skills"], last.get("difference")
-        said = {
-            "score_before": skills[0]["hard"] if len(skills) > 1 else None,
-            "score_after": skills[-1]["hard"],
-            "improved": None if difference is None else difference["hard"] > 0,
-            "cost_usd": last.get("cost_usd"),
-        }
-    elif "score_initial" in last:  # the run's status
+        return Outputs.of(
+            score_before=skills[0]["hard"] if len(skills) > 1 else None,
+            score_after=skills[-1]["hard"],
+            improved=None if difference is None else difference["hard"] > 0,
+            cost_usd=last.get("cost_usd"),
+        )
+    if "score_initial" in last:  # the run's status
         before, after = last["score_initial"], last["score_current"]
-        said = {
-            "step": last.get("step"),
-            "commit": last.get("commit"),
-            "score_before": before,
-            "score_after": after,
-            "improved": None if before is None else after > before,
-        }
-    elif "best_gain" in last and len(results) == 1:  # the end of a run
-        said = {
-            "step": last["step"],
-            "commit": last["commit"],
-            "score_before": (last["initial"]["test"] or {}).get("hard"),
-            "score_after": (last["best"]["test"] or {}).get("hard"),
-            "improved": None if last["best_gain"] is None else last["best_gain"]["mean"] > 0,
-        }
-    elif not last.keys() & {"bytes", "error"}:  # steps: neither a page nor why there is no result
-        costs = [result["cost_usd"] for result in results if "cost_usd" in result]
-        cost = sum(costs, 0.0) if costs and None not in costs else None
-        said = {"commit": last.get("commit"), "cost_usd": cost}
-        if steps := [result for result in results if "score_before" in result]:
-            said |= {
-                **{name: steps[-1].get(name) for name in ("action", "step", "score_after")},
-                "score_before": steps[0]["score_before"],
-                "improved": any(map(_is_better, steps)),
-            }
-    return Outputs.of(**said)
+        return Outputs.of(
+            step=last.get("step"),
+            commit=last.get("commit"),
+            score_before=before,
+            score_after=after,
+            improved=None if before is None else after > before,
+        )
+    if "best_gain" in last and len(results) == 1:  # the end of a run
+        return Outputs.of(
+            step=last["step"],
+            commit=last["commit"],
+            score_before=(last["initial"]["test"] or {}).get("hard"),
+            score_after=(last["best"]["test"] or {}).get("hard"),
+            improved=None if last["best_gain"] is None else last["best_gain"]["mean"] > 0,
+        )
+    if last.keys() & {"bytes", "error"}:  # a page, or why there is no result
+        return Outputs()
+    # commands that train print a result for each step: all of them count
+    costs = [result["cost_usd"] for result in results if "cost_usd" in result]
+    steps = [result for result in results if "score_before" in result]
+    newest: Printed = steps[-1] if steps else {}
+    return Outputs.of(
+        action=newest.get("action"),
+        step=newest.get("step"),
+        score_before=steps[0]["score_before"] if steps else None,
+        score_after=newest.get("score_after"),
+        improved=any(map(_is_better, steps)) if steps else None,
+        commit=last.get("commit"),
+        cost_usd=sum(costs, 0.0) if costs and None not in costs else None,
+    )
 
 
 def _is_better(step: Printed) -> bool:
