@@ -80,40 +80,16 @@ def init_command(
     given["skill"] = given["skill"] and _from_root(given["skill"], root, settings.cwd)
     # the folder may have to be made
     repository = toplevel(next(one for one in (root, *root.parents) if one.is_dir()))
-    runs = [] if repository is None else survey(root if root.is_dir() else repository)[1]
-    trained = [os.path.relpath((repository or root) / one.skill, root) for one in runs]
     if config.exists():
-        _refuse_another(config, given)
-        first = load(config, run=next(iter(run_names(config)), None)).config
-        key = {"api_key_env": first.model.target.key_variable}
-        choices, files = scaffold.Choices(first.run, first.skill, key, {}), {config.name: ""}
+        choices, files = _configured(config, given), {config.name: ""}
     else:
-        if (settings.cwd / (other := settings.config.with_suffix(".yml"))).exists():
-            raise UsageError(f"{other} exists", hint=f"Use it (--config {other}), or {_ANOTHER}")
-        own_name = config.name.partition(".")[0]
-        usual = root.name if own_name == "skillopt" else own_name
-        asked = partial(decide, given, asking=asking)
-        look = partial(ask_server, settings.environ)
-        choices = choose(root, asked, _free(usual, [one.run for one in runs]), trained, look=look)
-        if os.path.normpath(choices.skill) in trained:
-            raise UsageError(f"another run trains {choices.skill}", hint="Give another --skill.")
-        skill = seen_path(root, choices.skill, repository)
-        if repository and skill.is_relative_to(".."):
-            raise UsageError(f"{choices.skill} is outside of the repository {repository}")
-        files = scaffold.scaffold(choices, config.name, skill.parent.name)
-        validate(parse_yaml(files[config.name], Mark()))  # or nothing is written
-        if not os.path.lexists(root / choices.skill) and unloadable(files[choices.skill], skill):
-            raise UsageError(
-                f"{skill.parent.name!r} cannot be the folder of a SKILL.md: it is the skill's "
-                "name, of lower-case letters, digits and single hyphens.",
-                hint=f"Name another: --skill skills/{scaffold.slug(skill.parent.name)}/SKILL.md",
-            )
+        choices, files = _new_run(settings, root, repository, partial(decide, given, asking=asking))
     # first what makes root: until then, no path with `..` leads to an existing skill
     written = scaffold.write_new(root, {config.name: files[config.name]})
     written += scaffold.write_new(root, files)
     same, skill_file = replace(settings, run=None).same_run, settings.config.parent / choices.skill
-    fresh = choices.skill in written
-    also = [f"Write down in {skill_file} what you already know."] if fresh else []
+    know = f"Write down in {skill_file} what you already know."
+    also = [know] if choices.skill in written else []
     closing = [f"skillopt-ci check{same}", f"skillopt-ci step{same}"]
     if github:
         place = repository or root
@@ -136,7 +112,8 @@ def init_command(
     return code
 
 
-def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
+def _configured(config: Path, given: Mapping[str, str | None]) -> scaffold.Choices:
+    """What ``config`` says of its first run. UsageError if another run or skill is ``given``."""
     known = {name: load(config, run=name).config.skill for name in run_names(config)}
     skill = None if given["skill"] is None else document(config.parent, given["skill"])
     if given["run"] not in (None, *known) or skill not in (None, *known.values()):
@@ -144,6 +121,9 @@ def _refuse_another(config: Path, given: Mapping[str, str | None]) -> None:
             f"{config.name} exists, and `init` never changes a file.",
             hint=f"Give another run its own file: {_ANOTHER}\nOr list it under `runs:`.",
         )
+    first = load(config, run=next(iter(known), None)).config
+    target = {"api_key_env": first.model.target.key_variable}
+    return scaffold.Choices(first.run, first.skill, target, optimizer={})
 
 
 def _workflow(config: Path, place: Path, *, pages: bool) -> tuple[list[str], str, dict[str, str]]:
@@ -251,6 +231,36 @@ def ask_server(
         return ()
     click.echo(f"  {plural(len(names), 'model')} there: {names_text(names)}", err=True)
     return names
+
+
+def _new_run(
+    settings: Globals, root: Path, repository: Path | None, decide: Decide
+) -> tuple[scaffold.Choices, dict[str, str]]:
+    """What is chosen for a run in the folder ``root``, and the files to write."""
+    if (settings.cwd / (other := settings.config.with_suffix(".yml"))).exists():
+        raise UsageError(f"{other} exists", hint=f"Use it (--config {other}), or {_ANOTHER}")
+    names, trained = list[str](), list[str]()
+    if repository is not None:
+        runs = survey(root if root.is_dir() else repository)[1]
+        names = [one.run for one in runs]
+        trained = [os.path.relpath(repository / one.skill, root) for one in runs]
+    own_name = settings.config.name.partition(".")[0]
+    usual = _free(root.name if own_name == "skillopt" else own_name, names)
+    choices = choose(root, decide, usual, trained, look=partial(ask_server, settings.environ))
+    if os.path.normpath(choices.skill) in trained:
+        raise UsageError(f"another run trains {choices.skill}", hint="Give another --skill.")
+    skill = seen_path(root, choices.skill, repository)
+    if repository and skill.is_relative_to(".."):
+        raise UsageError(f"{choices.skill} is outside of the repository {repository}")
+    files = scaffold.scaffold(choices, settings.config.name, skill.parent.name)
+    validate(parse_yaml(files[settings.config.name], Mark()))  # or nothing is written
+    if not os.path.lexists(root / choices.skill) and unloadable(files[choices.skill], skill):
+        raise UsageError(
+            f"{skill.parent.name!r} cannot be the folder of a SKILL.md: it is the skill's "
+            "name, of lower-case letters, digits and single hyphens.",
+            hint=f"Name another: --skill skills/{scaffold.slug(skill.parent.name)}/SKILL.md",
+        )
+    return choices, files
 
 
 def choose(
