@@ -248,7 +248,6 @@ _REPLAY_HEADINGS = ("what", "recorded", "tasks", "replayed")
 
 
 def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
-    places, facts = step_places(reader), "action score_before score_after"
     state, told = reader.state, {words.event_name(entry).lower() for entry in reader.history}
     steps = [f"step {number}" for number in range(1, state.step + 1)]
     ends = [
@@ -259,6 +258,7 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
     for name in steps + ends:
         if name not in told:
             yield name, "gone", 0, "differs: it has no line in history.jsonl"
+    places, facts = step_places(reader), "action score_before score_after"
     for entry in reader.history:
         if entry.kind not in ("step", "slow_update"):
             continue
@@ -272,26 +272,32 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
             yield name, whole.verdict, whole.compared, "differs: history.jsonl says otherwise"
             continue
         for part, decision in (("", whole), (", its reminders", whole and whole.notes)):
-            if decision is None or decision.measurement is None:
-                continue
-            before, after = (
-                reader.folder.read_state(partial(reader.ledger.read, commit)) if commit else None
-                for commit in (place.candidate, place.verdict)
-            )
-            proposed = record.proposal.notes if isinstance(record, StepRecord) else None
-            notes = bool(part) or (proposed is not None and proposed.alone)
-            outcome = "the commits are gone"
-            if before and after and after.basis:
-                evaluation = _evaluation_of(after.basis, record, notes=notes)
-                outcome = _compared(decision, before, evaluation, notes_only=notes)
-                step = record if isinstance(record, StepRecord) else reader.step(record.step)
-                # on record is the configuration of this or an earlier proposal, not the verdict's
-                unchanged = step.proposal.config_sha256 == after.config_sha256 and (
-                    step.basis_sha256 in ("", sha256(after.basis.model_dump_json()))
-                )
-                if outcome.startswith("differs") and not unchanged:
-                    outcome = "not replayed: the configuration had changed by then"
-            yield name + part, decision.verdict, decision.compared, outcome
+            if decision is not None and decision.measurement is not None:
+                outcome = _outcome(reader, place, record, decision)
+                yield name + part, decision.verdict, decision.compared, outcome
+
+
+def _outcome(
+    reader: RunReader, place: StepPlace, record: StepRecord | BoundaryRecord, decision: Decision
+) -> str:
+    before, after = (
+        reader.folder.read_state(partial(reader.ledger.read, commit)) if commit else None
+        for commit in (place.candidate, place.verdict)
+    )
+    if not (before and after and after.basis):
+        return "the commits are gone"
+    proposed = record.proposal.notes if isinstance(record, StepRecord) else None
+    notes = decision is not record.decision or (proposed is not None and proposed.alone)
+    evaluation = _evaluation_of(after.basis, record, notes=notes)
+    outcome = _compared(decision, before, evaluation, notes_only=notes)
+    step = record if isinstance(record, StepRecord) else reader.step(record.step)
+    # on record is the configuration of this or an earlier proposal, not the verdict's
+    unchanged = step.proposal.config_sha256 == after.config_sha256 and (
+        step.basis_sha256 in ("", sha256(after.basis.model_dump_json()))
+    )
+    if outcome.startswith("differs") and not unchanged:
+        return "not replayed: the configuration had changed by then"
+    return outcome
 
 
 def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
