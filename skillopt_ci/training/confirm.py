@@ -217,6 +217,7 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         return None
     last = run.folder.read_confirmation(read, confirmed.tests) if confirmed.tests else None
     now = (state.current.sha256, confirmed.sha256, run.measured_under)
+    # the last test, if it compared these two skills
     same = last if last and now == (last.current, last.confirmed, last.measured_under) else None
     if same is not None and same.action != "open":
         return None
@@ -228,10 +229,10 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         return None if draws < min(LOOK, left) else _Due(same, draws, text, max(draws, allowed))
     # a test that drew no pair begins again under its number
     number = confirmed.tests if last and not last.draws else confirmed.tests + 1
-    least = fewest_pairs(number) if over and same is None else WORTHWHILE
-    # the skill that a run ends with is tested in any case
-    at_first = min(max(allowed, least) if over else allowed, ENOUGH)
-    size = min(at_first if same is None else allowed, affordable) // LOOK * LOOK
+    must = over and same is None  # the skill that a run ends with is tested in any case
+    least = fewest_pairs(number) if must else WORTHWHILE
+    most = min(affordable, ENOUGH) if same is None else affordable
+    size = min(max(allowed, least) if must else allowed, most) // LOOK * LOOK
     if size < least:
         return None
     record = ConfirmationRecord(
