@@ -39,6 +39,7 @@ from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn,
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import Updated, UpdateMode, take_notes, update, update_mode
+from skillopt_ci.util import pick
 
 
 async def propose(
@@ -122,29 +123,22 @@ def _evidence(
     heard: Sequence[ReviewerNote],
 ) -> dict[str, object]:
     batches = tuple(map(batch_record, worked))
-    tasks = (
-        evidence.TaskOutcome(
-            id=one.task_id,
-            status=one.status,
-            hard=one.hard,
-            soft=one.soft,
-            reason=one.reason[:300],
-            task_type=one.task_type,
-            attempt=one.attempt,
-        )
+    tasks = [
+        {**pick(one, "id=task_id status hard soft task_type attempt"), "reason": one.reason[:300]}
         for one in rollouts
-    )
+    ]
     patch, taken = selected.patch, tuple[Any, ...]()
     if updated.reports:
         taken = tuple(one.edit for one in updated.reports if one.status.applied)
     elif updated.outcome == "updated" and not updated.refused:
         taken = patch.edits
+    # if no analyst answered, a later step reads them
     read = heard if reflections else ()
     proposed = (edit for one in reflections for edit in one.patch.edits)
-    followed = Counter(note for edit in proposed for note in edit.note_ids)
-    carried_out = Counter(note for edit in taken for note in edit.note_ids)
+    times_proposed = Counter(note for edit in proposed for note in edit.note_ids)
+    times_taken = Counter(note for edit in taken for note in edit.note_ids)
     return {
-        "rollout": evidence.RolloutRecord(**asdict(mean_of(rollouts)), tasks=tuple(tasks)),
+        "rollout": {**asdict(mean_of(rollouts)), "tasks": tasks},
         "batches": batches,
         "patterns": tuple(seen for one in reflections for seen in one.failure_patterns),
         "n_failure_patches": sum(one.n_failure_patches for one in batches),
@@ -153,16 +147,12 @@ def _evidence(
         "selection": selected.how,
         "reasoning": "\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
         "edits": tuple(
-            evidence.EditRecord(
-                op=one.edit.op,
-                target=one.edit.target,
-                content=one.edit.content,
-                source_type=one.edit.source_type,
-                support_count=one.edit.support_count,
-                status=one.status.value,
-                reason=one.reason,
-                note_ids=tuple(note.id for note in read if note.id in one.edit.note_ids),
-            )
+            {
+                **pick(one.edit, "op target content source_type support_count"),
+                "status": one.status.value,
+                "reason": one.reason,
+                "note_ids": [note.id for note in read if note.id in one.edit.note_ids],
+            }
             for one in updated.reports
         ),
         "suggestions": tuple(
@@ -176,8 +166,8 @@ def _evidence(
         "reviewer_notes": tuple(
             evidence.ReviewerNoteRecord(
                 **asdict(replace(note, text=note.text[:RECORDED_CHARACTERS])),
-                proposed=followed[note.id],
-                taken=carried_out[note.id],
+                proposed=times_proposed[note.id],
+                taken=times_taken[note.id],
             )
             for note in read
         ),
