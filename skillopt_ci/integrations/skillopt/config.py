@@ -159,15 +159,17 @@ def translated(
     name = keys.get(("env", "name"))
     replaced = own.entries.keys() & {"tasks", "environment", "scorer"}
     bridged = name is not None and name.value in _BRIDGED and not replaced
-    own_adapter = lookup(own, ("environment", "type")).value == "skillopt"
+    # the adapter's own code may know keys of `env` that we do not
+    adapted = bridged or lookup(own, ("environment", "type")).value == "skillopt"
     problems, warnings = list[Problem](), list[Problem]()
     sections: dict[str, dict[str, Node]] = {name: {} for name in _KEYS if name in marks}
     for (section, key), node in keys.items():
-        remarks = problems if key.endswith("api_key") else warnings
-        if (text := _remark(section, key, node)) and not (
-            (bridged or own_adapter) and section == "env" and remarks is warnings
-        ):
-            remarks.append(Problem(node.mark, f"{section}.{key}", text))
+        is_secret = key.endswith("api_key")
+        may_be_known = adapted and section == "env" and not is_secret
+        if (text := _remark(section, key, node)) and not may_be_known:
+            (problems if is_secret else warnings).append(
+                Problem(node.mark, f"{section}.{key}", text)
+            )
         if section == "env" or key in _KEYS[section]:
             sections[section][key] = _in_our_words(section, key, node, warnings)
     env, model = sections.pop("env", {}), sections.pop("model")
@@ -177,10 +179,9 @@ def translated(
     if (named := own.entries.get("environment")) and named.value is not None:  # has its own tasks
         derived.pop("tasks", None)
     shared = {section: Node(given, marks[section]) for section, given in sections.items()}
-    result = merge(Node({**derived, **shared}, own.mark), own)
     file = next((layer.mark.file for layer in reversed(layers) if layer.mark.file), Path())
     folder = file.absolute().parent
-    result, root = _rooted(result, folder, cwd or folder)
+    result, root = _rooted(merge(Node({**derived, **shared}, own.mark), own), folder, cwd or folder)
     return Translation(result, tuple(dict.fromkeys(problems)), tuple(warnings), root)
 
 
