@@ -132,10 +132,9 @@ class ProgressDisplay:
                 if not self._stages.tasks:
                     self.close()
                 style = verdict_style(told) if name == "gate" else "default"
-                return self._line("✓", name, told or "done", style)
-        if self._draws:
+                self._line("✓", name, told or "done", style)
+        if self._draws and not isinstance(event, progress.StageFinished):
             self._stages.start()
-        return None
 
     def _line(self, mark: str, name: str, text: str, style: str = "default") -> None:
         self._last_line = self._clock()
