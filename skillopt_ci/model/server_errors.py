@@ -61,7 +61,6 @@ _UNSUPPORTED_WORDS = re.compile(
 )
 #: What OpenAI and Azure say of what only the newer interface does: a model, reasoning with tools.
 _OTHER_INTERFACE = re.compile("v1/responses|chatCompletion operation does not work")
-_END_OF_BASE_URL = ("/chat/completions (most end in /v1).", "/v1/messages.")
 #: For each setting, the names that servers use for it in errors.
 _SETTING_WORDS: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("max_completion_tokens", "max_tokens", "temperature")},
@@ -142,10 +141,11 @@ class ServerError:
         if _OTHER_INTERFACE.search(message):
             return ModelSetupError(unserved, hint=f"Set {section}.api to responses.")
         if self.status in {404, 410}:
+            messages = config.preset.protocol == "messages"
             return ModelSetupError(
                 unserved,
                 hint="Check model's spelling and access, and that base_url ends before "
-                + _END_OF_BASE_URL[config.preset.protocol == "messages"],
+                + ("/v1/messages." if messages else "/chat/completions (most end in /v1)."),
             )
         return ModelSetupError(
             f"{section}: {where} rejects requests for {config.model!r} ({said})",
