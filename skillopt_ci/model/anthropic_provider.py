@@ -41,7 +41,6 @@ def anthropic_body(
     if any(message.role == "tool" for message in request.messages):
         turns[-1]["content"][-1] |= _CACHED
     body["messages"] = turns
-    thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
     output: dict[str, object] = {}
     effort = settings.get("reasoning_effort")
     if effort == "none":
@@ -54,6 +53,7 @@ def anthropic_body(
         body["output_config"] = output
     if "temperature" in settings:
         body["temperature"] = settings["temperature"]
+    thinking = {} if config.thinking is None else config.preset.thinking[config.thinking]
     return {**body, **thinking, **config.extra_body}
 
 
