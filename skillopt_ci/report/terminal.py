@@ -67,8 +67,10 @@ def rows_in_full(view: EventView) -> Rows:
     if isinstance(record, StepRecord):
         patterns = say.failures(record.proposal.patterns)
         rows += [("pattern", f"{one.description} (×{one.count})") for one in patterns]
-        for number, edit in enumerate(record.proposal.edits, start=1):
-            rows.append((f"edit {number}", f"{say.edit_fate(edit)}: {say.edit_text(edit)}"))
+        rows += [
+            (f"edit {number}", f"{say.edit_fate(edit)}: {say.edit_text(edit)}")
+            for number, edit in enumerate(record.proposal.edits, start=1)
+        ]
     else:
         if (slow := record.slow_update) is not None:
             rows.append(("old guidance", slow.previous_content or "–"))
@@ -202,8 +204,11 @@ def _event_lines(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         case "attempt_ended":
             made, tokens = (int(event.get(name) or 0) for name in ("calls", "tokens"))
             used = say.usage_text(Usage(made, tokens, cost_usd=event.get("cost_usd")))
-            told = f"solved {score(event.get('hard'))}, partial credit {score(event.get('soft'))}"
-            told = told if event.get("status") in MEASURED else "not measured"
+            told = (
+                f"solved {score(event.get('hard'))}, partial credit {score(event.get('soft'))}"
+                if event.get("status") in MEASURED
+                else "not measured"
+            )
             yield "outcome", f"{event.get('status')}: {told}. {event.get('reason', '')} ({used})"
 
 
