@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import HistoryEntry
@@ -135,7 +135,6 @@ def _mark(moment: Moment, x: float, verdicts: Mapping[str, str]) -> Mark:
 # Tasks by measurements: which task was solved under which candidate, in a few SVG paths.
 
 TaskGrade = Literal["solved", "partial", "failed", "unknown"]
-_GRADES: tuple[TaskGrade, ...] = ("solved", "partial", "failed", "unknown")
 _ROW = 14
 #: Height above the cells, for fates and labels, and the width of a label.
 _HEAD, _LABEL = 22, 26
@@ -191,7 +190,7 @@ def outcome_map(columns: Sequence[Column]) -> OutcomeMap:
     rows.sort(key=lambda row: (row.solved, row.task))
     cell = max(4, min(18, 860 // max(len(columns), 1)))
     paths: dict[TaskGrade, str] = {}
-    for kind in _GRADES:
+    for kind in get_args(TaskGrade):
         # adjacent cells form one rectangle
         found = (
             (number * _ROW, part.start() * cell, len(part[0]) * cell)
