@@ -11,7 +11,6 @@ from skillopt_ci.model.types import by_role
 from skillopt_ci.report import markdown as md
 from skillopt_ci.report import words as say
 from skillopt_ci.report.view import EventView, Fact, RunView, extra_facts, lessons, run_facts
-from skillopt_ci.report.words import Fate
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import cost_text, plural, score, signed
 
@@ -437,14 +436,14 @@ def _answer(record: StepRecord, outcome: say.NoteOutcome) -> str:
     found = dict.fromkeys(md.inline(edit.reason, 200) for edit in outcome.edits if edit.reason)
     reasons = f": {'; '.join(found)}" if found else ""
     return {
-        Fate.MERGED: f"**Merged.** Step {record.step} follows this note: {journey}.",
-        Fate.REVERTED: f"**Reverted.** Step {record.step} tried what this note asks for: "
+        say.Fate.MERGED: f"**Merged.** Step {record.step} follows this note: {journey}.",
+        say.Fate.REVERTED: f"**Reverted.** Step {record.step} tried what this note asks for: "
         f"{journey}, which is not better. To keep the change anyway, commit it to the branch.",
-        Fate.IN_FLIGHT: f"**In flight.** The candidate of {step} follows this note.",
-        Fate.NOT_CARRIED_OUT: f"**Not carried out.** The optimizer read this note in {step} and "
-        f"proposed {plural(outcome.note.proposed, 'edit')} to follow it, but none went into the "
-        f"candidate{reasons}.",
-        Fate.NOT_TAKEN_UP: f"**Not taken up.** The optimizer read this note in {step} but proposed "
-        "no edit that follows it. Rephrase it for the next step, or commit the change to the "
-        "branch yourself.",
+        say.Fate.IN_FLIGHT: f"**In flight.** The candidate of {step} follows this note.",
+        say.Fate.NOT_CARRIED_OUT: f"**Not carried out.** The optimizer read this note in {step} "
+        f"and proposed {plural(outcome.note.proposed, 'edit')} to follow it, but none went into "
+        f"the candidate{reasons}.",
+        say.Fate.NOT_TAKEN_UP: f"**Not taken up.** The optimizer read this note in {step} but "
+        "proposed no edit that follows it. Rephrase it for the next step, or commit the change to "
+        "the branch yourself.",
     }[outcome.fate]
