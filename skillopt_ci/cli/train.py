@@ -32,7 +32,6 @@ from skillopt_ci.training.plan import sizes_of, why_over
 from skillopt_ci.training.revert import take_back
 from skillopt_ci.training.run_context import Run, equipped
 from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
-from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome
 from skillopt_ci.util import pick
 
 #: Marks of code and of bold text, which pages do not show.
@@ -72,7 +71,7 @@ def step_command(
     `finish` does, if there are test tasks and evaluation.eval_test is true. Exits with 0 whether
     the step was merged or reverted, and with 3 if nothing is left. No answer is paid for twice.
     """
-    outcomes = list[Outcome]()
+    outcomes = list[trainer.Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
         if rollouts:
             prefetcher.take_over(run, [settings.cwd / file for file in rollouts])
@@ -103,7 +102,7 @@ def _tell_recorded(run: Run, before: str, settings: Globals, why: str = "") -> N
 
 
 async def _step(
-    run: Run, tell: Callable[[Outcome], None], *, until_candidate: bool
+    run: Run, tell: Callable[[trainer.Outcome], None], *, until_candidate: bool
 ) -> Candidate | FinishOutcome | None:
     work = trainer.advance_to_candidate if until_candidate else trainer.advance
     async with equipped(run) as (ready, _):
@@ -112,7 +111,7 @@ async def _step(
                 return found
             tell(found)
             trainer.refuse_unusable_optimizer(ready, found)
-            if isinstance(found, StepOutcome):
+            if isinstance(found, trainer.StepOutcome):
                 return None
         return await trainer.patiently(ready, partial(finish, early=False), 0)
 
@@ -125,7 +124,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     After the last step it does what `finish` does, unless evaluation.eval_test is false. Interrupt
     it at any time (Ctrl-C): `run` or `step` resumes from there. Exits with 3 if nothing is left.
     """
-    outcomes = list[Outcome]()
+    outcomes = list[trainer.Outcome]()
     with opened(settings, notes=notes, locked=True) as run:
         before = newest(run.ledger)
         ended = asyncio.run(train_to_end(run, partial(_tell, outcomes, settings)))
@@ -134,7 +133,7 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     elif not outcomes:
         _tell_recorded(run, before, settings)
     if settings.verbosity >= 0:
-        ends = sum(isinstance(outcome, BoundaryOutcome) for outcome in outcomes)
+        ends = sum(isinstance(outcome, trainer.BoundaryOutcome) for outcome in outcomes)
         done = plural(len(outcomes) - ends, "step")
         done += f" and {plural(ends, 'epoch end')}" if ends else ""
         settings.say(f"{capitalized(_why_over(run))}. This command did {done}.", err=True)
@@ -145,7 +144,7 @@ def _why_over(run: Run) -> str:
     return why_over(run.config, sizes, run.folder.read_state(read), run.folder.read_history(read))
 
 
-async def train_to_end(run: Run, tell: Callable[[Outcome], None]) -> FinishOutcome | None:
+async def train_to_end(run: Run, tell: Callable[[trainer.Outcome], None]) -> FinishOutcome | None:
     async with prefetcher.prefetching(run) as ready:
         async with aclosing(trainer.train(ready)) as outcomes:
             async for outcome in outcomes:
@@ -274,12 +273,12 @@ def _matching(reader: RunReader, steps: Sequence[int], what: str) -> Iterator[tu
                     yield step, number
 
 
-def _tell(outcomes: list[Outcome], settings: Globals, outcome: Outcome) -> None:
+def _tell(outcomes: list[trainer.Outcome], settings: Globals, outcome: trainer.Outcome) -> None:
     outcomes.append(outcome)
     print_outcome(outcome, settings)
 
 
-def print_outcome(outcome: Outcome, settings: Globals) -> None:
+def print_outcome(outcome: trainer.Outcome, settings: Globals) -> None:
     """Print a table, of which ``-q`` leaves one line and to which ``-v`` adds all of `show`."""
     if settings.json or settings.verbosity < 0:
         settings.tell(outcome_json(outcome), summary(outcome, colour=settings.colour))
@@ -293,23 +292,23 @@ def print_outcome(outcome: Outcome, settings: Globals) -> None:
     click.echo(file=settings.people)
 
 
-def _title(outcome: Outcome) -> str:
-    total = outcome.total if isinstance(outcome, StepOutcome) else None
+def _title(outcome: trainer.Outcome) -> str:
+    total = outcome.total if isinstance(outcome, trainer.StepOutcome) else None
     return terminal.title(outcome.record, total)
 
 
-def summary(outcome: Outcome, *, colour: bool = False) -> str:
+def summary(outcome: trainer.Outcome, *, colour: bool = False) -> str:
     verdict, scores = event_view(outcome.record).verdict, ""
-    if isinstance(outcome, StepOutcome) and outcome.decision.score_after is not None:
+    if isinstance(outcome, trainer.StepOutcome) and outcome.decision.score_after is not None:
         scores = f", {arrow(outcome.decision)}"
     shown = click.style(verdict, fg=verdict_style(verdict)) if colour else verdict
     return f"{_title(outcome)}: {shown}{scores}"
 
 
-def outcome_json(outcome: Outcome) -> dict[str, object]:
+def outcome_json(outcome: trainer.Outcome) -> dict[str, object]:
     """The same as one flat object; no major version removes or renames a key."""
     record, usage, decision = outcome.record, outcome.record.usage, outcome.record.decision
-    if isinstance(outcome, StepOutcome):
+    if isinstance(outcome, trainer.StepOutcome):
         place = {"kind": "step", **pick(record, "step epoch"), "action": outcome.decision.action}
         more: dict[str, object] = {"edits": outcome.record.proposal.change_count}
     else:
