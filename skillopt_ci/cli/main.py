@@ -89,8 +89,7 @@ class Failure:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
-#: Errors that only a file's name can cause, and errors that are rather a defect of ours.
-_IMPOSSIBLE_NAMES = frozenset((errno.ENAMETOOLONG, errno.ELOOP))
+#: Errors of the system that are rather a defect of ours.
 _OURS = frozenset((None, errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL))
 
 
@@ -108,7 +107,7 @@ def describe(error: BaseException, words: list[str], redact: Redact = unchanged)
             return Failure("UsageError", message, hint, ExitCode.USAGE)
         case OSError() if error.errno not in _OURS:
             place = redact(str(error.filename or "standard output, or a file in TMPDIR or /tmp"))
-            named = error.errno in _IMPOSSIBLE_NAMES
+            named = error.errno in (errno.ENAMETOOLONG, errno.ELOOP)
             code = ExitCode.USAGE if named else ExitCode.INFRASTRUCTURE
             hint = "Name another file." if named else "Fix that, then rerun."
             return Failure(type(error).__name__, f"{place}: {error.strerror}", hint, code)
