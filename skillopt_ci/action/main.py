@@ -105,11 +105,10 @@ def _of_comment(job: Job, actor: str, comment: Request) -> Facts:
     # People's branches may begin like ours.
     if run != pull.head.ref and marker(run, "pull-request") in (pull.body or "") and not ours:
         return Facts(actor_may_write=True, of_other_run=True)
-    needs_head = comment.request in ("eval", "apply")
     return Facts(
         actor_may_write=True,
         head_then=pull_requests.head_before(job.client, pull, comment.created_at)
-        if needs_head
+        if comment.request in ("eval", "apply")
         else None,
         into_default=pull.base.ref == pull.base.repo.default_branch,
         notes_read=ours and not pull_requests.is_from_fork(pull),
