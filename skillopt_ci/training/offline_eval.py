@@ -243,8 +243,6 @@ class Calibration:
 _TRIALS = 600
 #: The seed of their dice.
 _SEED = 20_240_229
-#: Numbers of tasks to simulate, as multiples of the actual number.
-_MORE_TASKS = (1, 2, 4)
 
 
 async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibration:
@@ -289,7 +287,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
                 worse=accepted_share(rates * times * each, -effect),
                 better=accepted_share(rates * times * each, effect),
             )
-            for times in _MORE_TASKS
+            for times in (1, 2, 4)  # times as many tasks
         ),
         usage=models.meter.total(),
         simulated=run.simulated,
