@@ -19,7 +19,7 @@ from skillopt_ci.util import is_lfs_pointer, read_file
 SHOWN = 10
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 #: An object on each line, as pandas and Hugging Face's data sets write them to `.json`, too.
-_JSON_LINES = re.compile(r"\s*\{.*\}\s*\n\s*\{")
+_JSON_LINES = re.compile(r"\s*\{.*\}[ \t\r]*\n\s*\{")
 
 
 @dataclass(frozen=True, slots=True)

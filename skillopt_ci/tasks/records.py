@@ -179,8 +179,8 @@ _TYPES = ("task_type", "topic", "category", "difficulty", "theorem_type", "instr
 _RAW = (*_IDS, _IMAGE, "source_files", "source_docs", "theorem_type", "instruction")
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
-#: A text before another one: in CSV, Hugging Face's data sets have lists as NumPy's ['a' 'b'].
-_BESIDE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=\s+['"])""", re.DOTALL)
+#: A text in a list: in CSV, Hugging Face's data sets have lists as NumPy's ['a' 'b'].
+_LISTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\s*,?""", re.DOTALL)
 
 
 def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
@@ -227,14 +227,16 @@ def kind_of(value: Mapping[str, object]) -> str:
 
 def golds(value: object) -> object:
     if isinstance(value, Mapping):
-        keys = ("label", "answers", "ground_truth", "answer", "aliases", "text", "value")
+        if isinstance(value.get("aliases"), list) and isinstance(value.get("value"), str):
+            return [*dict.fromkeys([value["value"], *map(str, value["aliases"])])]  # in TriviaQA
+        keys = ("label", "answers", "ground_truth", "answer", "text", "value")
         found = next((value[key] for key in keys if key in value), None)
         return value if found is None or isinstance(found, Mapping) else golds(found)
     if isinstance(value, list):
         found = [golds(one) if isinstance(one, Mapping) else one for one in value]
         return [one for gold in found for one in (gold if isinstance(gold, list) else [gold])]
     if isinstance(value, str) and value.lstrip().startswith("["):
-        for read, text in ((json.loads, value), (ast.literal_eval, _BESIDE.sub(r"\1,", value))):
+        for read, text in ((json.loads, value), (ast.literal_eval, _LISTED.sub(r"\1,", value))):
             with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
                 listed = read(text.strip())
                 if listed and isinstance(listed, list) and all(isinstance(x, str) for x in listed):
@@ -245,6 +247,8 @@ def golds(value: object) -> object:
 def labelled(choices: object) -> dict[str, str]:
     choices = golds(choices) if isinstance(choices, str) else choices  # in CSV, a list as text
     if isinstance(choices, Mapping):
+        if isinstance(texts := choices.get("text"), list):  # as in ARC
+            choices = dict(zip(choices.get("label") or string.ascii_uppercase, texts, strict=False))
         return {str(label): str(text) for label, text in choices.items()}
     labelled = {}
     listed = choices if isinstance(choices, list) else ()
