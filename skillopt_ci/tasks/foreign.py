@@ -20,7 +20,7 @@ from skillopt_ci.tasks.task import Task, content_key
 
 Entry = dict[str, Any]
 #: Columns with the question, the answer and what to read before; the first one present counts.
-_ASKS = ("prompt", "messages", "instruction", "input", "question", "query", "problem")
+_ASKS = ("prompt", "messages", "question", "query", "problem", "instruction", "input")
 _ANSWERS = (
     *("references", "reference", "ideal", "expected", "expected_output", "answers", "answer"),
     *("target", "label", "output", "ground_truth", "answerkey", "correct_answer"),
@@ -38,12 +38,11 @@ _WORKED_OUT = re.compile(r"####\s*(\S*\d\S*)\s*\Z")
 
 @dataclass(slots=True)
 class Foreign:
-    """Task entries, what is lost, and the keys of metadata, in order."""
+    """Task entries, what is lost, the keys of metadata, and the scorer that all share, if any."""
 
     entries: list[Entry] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     unseen: dict[str, None] = field(default_factory=dict)
-    #: The scorer that all entries share, if any.
     scorer: Entry | None = None
 
 
@@ -63,8 +62,10 @@ def read_foreign(file: Path, prompt: str, reference: str) -> Foreign:
         )
     cases = whole.get("evals", whole.get("cases")) if isinstance(whole, dict) else whole
     dicts = [one for one in cases if isinstance(one, dict)] if isinstance(cases, list) else []
-    behavior = not reference and any({"query", "expected_behavior"} <= one.keys() for one in dicts)
-    if dicts and (cases is not whole or behavior):
+    queries = not reference and any(
+        "query" in one and one.keys() & {"expected_behavior", "should_trigger"} for one in dicts
+    )
+    if dicts and (cases is not whole or queries):
         _agent_skill(dicts, file.parents[file.parent.name == "evals"], found)
     else:
         _rows(file, prompt, reference, found)
@@ -104,14 +105,16 @@ def _agent_skill(cases: Sequence[Entry], skill: Path, found: Foreign) -> None:
                 files[path] = task_files([path], skill)[0].content
             except (TaskFileError, ValueError) as error:
                 found.lost.append(f"the file {path}: {getattr(error, 'message', error)}")
-        entry = {"id": name, "prompt": ask, "metadata": rest}
         if goal or points:
             each = [f"{goal}\n\nEach of these holds:".strip(), *map(_written, points)]
             # In the guide, a pass means that every expectation is met.
             how = {"rubric": "\n- ".join(each), "hard_at": 1.0} if points else {"rubric": goal}
-            found.entries.append({**entry, "files": files, "scorer": {"type": "rubric", **how}})
+            entry = {"id": name, "prompt": ask, "metadata": rest, "files": files}
+            found.entries.append({**entry, "scorer": {"type": "rubric", **how}})
         else:
-            found.lost.append(f"{name}: it does not say what is expected")
+            found.lost.append(
+                f"{name}: it does not say what is expected, and when a skill loads is not graded"
+            )
 
 
 # Rows of CSV and JSON, of OpenAI's evals (samples, items, results) and of Hugging Face's server.
@@ -136,7 +139,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
     answer = reference or next((known[key] for key in _ANSWERS if key in known), "")
     if rows and not {asks[0], answer} <= columns.keys():
         lacks, option = (
-            ("right answer", "--reference") if asks[0] in columns else ("question", "--prompt")
+            ("answer or tests", "--reference") if asks[0] in columns else ("question", "--prompt")
         )
         raise UsageError(
             f"{file}: no column is known to hold the {lacks}",
@@ -149,7 +152,8 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         given, own = item.get("id"), record.name or f"{file.stem}-{number}"
         name = str(own if given is None else given)
         asked, right = item.get(ask), item.get(answer)
-        if isinstance(right, str) or answer in REFERENCE_KEYS:
+        # a list in JSON may be what the model is to write
+        if answer in REFERENCE_KEYS or str(right).lstrip("[ \r\n")[:1] == "'":
             right = golds(right)
         answers = [_written(one) for one in _listed(right) if one not in ("", None)]
         if empty := [key for key, value in ((ask, asked), (answer, answers)) if not value]:
@@ -157,15 +161,15 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             continue
         rest = {key: value for key, value in item.items() if key not in ("", "id", ask, answer)}
         kind, references = _right(rest, answers, from_0=from_0)
+        text = _written((isinstance(asked, str) and rest.pop(passage, "")) or "").strip()
+        # an instruction may have the words of its input by chance
+        if text and (ask == "instruction" or text not in str(asked)):
+            asked = f"{asked}\n\n{text}" if ask == "instruction" else f"{text}\n\n{asked}"
         one = {"id": name, ask: asked, "scorer": {"type": kind}, **rest, "references": references}
-        text = (rest.pop(passage, None) if isinstance(asked, str) else None) or ""
-        made = None if prompt or passage else to_task(TaskRecord(one, file, record.line))
-        if not isinstance(made, Task):
+        if prompt or not isinstance(to_task(TaskRecord(one, file, record.line)), Task):
             one = {
                 "id": name,
-                **_question(
-                    asked, _written(text).strip(), labelled(rest.get("choices")), name, found
-                ),
+                **_question(asked, labelled(rest.get("choices")), name, found),
                 "metadata": rest,
                 "references": references,
                 "scorer": {"type": kind},
@@ -173,8 +177,8 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         found.entries.append(one)
 
 
-def _question(asked: Any, above: str, choices: dict[str, str], name: str, found: Foreign) -> Entry:
-    """A conversation, or a question below its passage and above its choices, if it has none."""
+def _question(asked: Any, choices: dict[str, str], name: str, found: Foreign) -> Entry:
+    """A conversation, or a question above its choices, unless it lists them."""
     if isinstance(asked, list):
         chat = (one for one in asked if isinstance(one, dict))
         turns = [{key: one.get(key) for key in ("role", "content")} for one in chat]
@@ -188,8 +192,7 @@ def _question(asked: Any, above: str, choices: dict[str, str], name: str, found:
             for label, text in choices.items()
         )
         listed = "\n".join(f"{label}. {text}" for label, text in choices.items())
-        parts = ("" if above in asked else above, asked, "" if complete else listed)
-        asked = "\n\n".join(filter(None, parts))
+        return {"prompt": asked if complete else f"{asked}\n\n{listed}"}
     return {"prompt": asked}
 
 
@@ -217,12 +220,8 @@ def _right(rest: Entry, answers: list[str], *, from_0: bool) -> tuple[str, list[
 
 def _offered(row: Entry) -> dict[str, str]:
     """A row's choices by label, in `choices`, in columns A, B, C … or in `options`."""
-    given = row.get("choices")
-    if isinstance(given, dict) and given.keys() == {"text", "label"}:  # as in ARC
-        labels = _listed(given["label"]) or ascii_uppercase
-        return {str(key): one for key, one in zip(labels, _listed(given["text"]), strict=False)}
-    if given is not None:
-        return labelled(given)
+    if row.get("choices") is not None:
+        return labelled(row["choices"])
     columns = takewhile(lambda one: row.get(one) not in (None, ""), ascii_uppercase)
     shown = {column: str(row[column]) for column in columns}
     shown = shown if len(shown) > 1 else labelled(row.get("options"))
@@ -231,10 +230,11 @@ def _offered(row: Entry) -> dict[str, str]:
 
 def _from_0(rows: Sequence[Entry], answer: str) -> bool:
     """Whether the answers are positions of choices from 0 on: only all rows together can tell."""
-    answers = ((one, _offered(row)) for row in rows for one in _listed(row.get(answer)))
-    chosen = [(str(one), offered) for one, offered in answers if offered and one not in ("", None)]
+    answers = ((str(one), _offered(row)) for row in rows for one in _listed(row.get(answer)))
+    # some may be letters, and -1 hides an answer
+    chosen = [(one, offered) for one, offered in answers if offered and one not in ("", "-1")]
     outside = any(one not in {*offered, *offered.values()} for one, offered in chosen)
-    positions = (one in map(str, range(len(offered))) for one, offered in chosen)
+    positions = (one in {*offered, *map(str, range(len(offered)))} for one, offered in chosen)
     return outside and all(positions) and any(one == "0" for one, _ in chosen)
 
 

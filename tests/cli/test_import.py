@@ -9,6 +9,7 @@ import pytest
 
 from skillopt_ci.config.config import GivenSplits
 from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.tasks.task import Task
 
 
 def write(folder: Path, files: Mapping[str, object]) -> None:
@@ -22,11 +23,16 @@ def lines(*records: object) -> str:
     return "".join(json.dumps(one) + "\n" for one in records)
 
 
-def tasks(folder: Path, name: str = "tasks") -> dict[str, dict[str, Any]]:
-    """The entries that were written, by id, after they were loaded as a run loads them."""
+def loaded(folder: Path, name: str = "tasks") -> dict[str, Task]:
     files = {split: f"{name}/{split}.jsonl" for split in ("train", "selection", "test")}
-    load_splits(GivenSplits.model_validate(files), folder)
-    texts = [(folder / file).read_text(encoding="utf-8") for file in files.values()]
+    return {one.id: one for one in load_splits(GivenSplits.model_validate(files), folder).all}
+
+
+def tasks(folder: Path, name: str = "tasks") -> dict[str, dict[str, Any]]:
+    """The entries that were written, by id; they load as a run loads them."""
+    assert loaded(folder, name)
+    files = [folder / name / f"{split}.jsonl" for split in ("train", "selection", "test")]
+    texts = [file.read_text(encoding="utf-8") for file in files]
     read = [json.loads(line) for text in texts for line in text.splitlines()]
     return {one["id"]: one for one in read}
 
@@ -66,7 +72,7 @@ def test_evals_of_an_agent_skill_are_graded_against_their_expectations(cli, tmp_
     for lost in ("evals/files/chart.png", "../secret.txt"):
         assert done.out.count(f"- the file {lost}: ") == 1
     assert "which only your programs see: should_trigger, checks\n" in done.out
-    assert "- 5: it does not say what is expected\n- 6: an earlier one has this id, or " in done.out
+    assert "loads is not graded\n- 6: an earlier one has this id, or " in done.out
     assert 'tasks: {"train": "tasks/train.jsonl", ' in done.out
     rows = [{"query": f"{n}?", "right": n, "expected_behavior": ["It is short"]} for n in "abc"]
     write(tmp_path, {"queries.json": {"cases": rows}, "rows.json": rows})
@@ -135,7 +141,9 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": ["-$1,500", "1,234.50", "-5%", "1 1/2", "2.50 €", "1.5 %"]}, "number", "-5%"),
         ({"answer": "1234,789.23"}, "normalized", "1234,789.23"),
         ({"answer": "025"}, "number", "025"),
-        ({"answer": {"aliases": ["Ava", "Eve"], "value": "Eve"}}, "normalized", "['Ava', 'Eve']"),
+        ({"answer": {"aliases": ["Ava"], "value": "Eve"}}, "normalized", "s': ['Eve', 'Ava']"),
+        ({"target": "['Eve' 'Ava']"}, "normalized", "s': ['Eve', 'Ava']"),
+        ({"target": '["Eve", "Ava"]'}, "normalized", """s': ['["Eve", "Ava"]']"""),
         ({"answer": {"text": ["1.5"], "answer_start": [0]}}, "number", "1.5"),
         ({"answer": "B", "options": ["x", "y", ""]}, "choice", "B"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
@@ -144,6 +152,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"context": "Read it.", "answer": True}, "normalized", "'Read it.\\n\\nWhich is"),
         ({"answer": "A", "options": [{"name": "x"}, {"name": "y"}]}, "normalized", "A"),
         ({"answer": "#### How\nBoil it."}, "normalized", "#### How"),
+        ({"answer": "It…\n#### 1,2"}, "number", "'It…\\n#### 1,2', 'references': ['1,2']"),
         ({"answer": "B", "A": ["x"], "B": "y"}, "choice", "B"),
         ({"answer": 4, "A": 3, "B": 4}, "choice", "4"),
         ({"answer": "B", "choices": ["x", "y"], "scorer": {"type": "exact"}}, "exact", "B"),
@@ -187,9 +196,7 @@ def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, opt
     write(tmp_path, {"rows.json": rows})
     told = cli(tmp_path, "import", "rows.json", *options, "--json").json
     assert (told["lost"], told["scorer"]) == ([], {"type": "choice"})
-    files = {split: f"tasks/{split}.jsonl" for split in ("train", "selection", "test")}
-    loaded = load_splits(GivenSplits.model_validate(files), tmp_path).all
-    last = next(one for one in loaded if one.id == "7")
+    last = loaded(tmp_path)["7"]
     assert last.references == (reference,)
     assert last.messages[0].content.endswith("A. up\nB. down")
     assert last.messages[0].content.count("A. up") == 1
@@ -197,39 +204,43 @@ def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, opt
     assert last.metadata["choices"] == {"A": "up", "B": "down"}
 
 
-@pytest.mark.parametrize(("first", "third"), [(0, "C"), (1, "3")])
-def test_positions_from_0_are_told_from_texts_by_all_rows(cli, tmp_path, first, third):
+@pytest.mark.parametrize(
+    ("answers", "third"),
+    [((0, 1, 2), "C"), ((1, 2, 3), "3"), ((0, "B", 2), "C"), ((0, -1, 2), "C")],
+)
+def test_positions_from_0_are_told_from_texts_by_all_rows(cli, tmp_path, answers, third):
     row = {"question": "How many?", "choices": [1, 2, 3]}
-    write(tmp_path, {"a.json": [{**row, "context": n, "answer": first + n % 3} for n in range(6)]})
+    write(tmp_path, {"a.json": [{**row, "input": n, "answer": answers[n % 3]} for n in range(6)]})
     cli(tmp_path, "import", "a.json")
     found = tasks(tmp_path)
     assert [found[name]["references"] for name in ("a-3", "a-6")] == [[third], [third]]
 
 
 @pytest.mark.parametrize(
-    ("asks", "reads"), [("question", "context"), ("prompt", "passage"), ("Question", "article")]
+    ("row", "asked"),
+    [
+        (
+            {"question": "Who?", "hint": "h", "context": "x" * 6001},
+            f"## Question\n{'x' * 6001}\n\nWho?",
+        ),
+        ({"instruction": "Is 1 odd?", "input": "1"}, "## Instruction\nIs 1 odd?\n\n1"),
+        ({"input": "By Ava.", "question": "Who?"}, "## Question\nBy Ava.\n\nWho?"),
+        ({"prompt": "By Ava. Who?", "context": "By Ava."}, "By Ava. Who?"),
+        ({"prompt": "Who?", "input": "Ava."}, "Ava.\n\nWho?"),
+    ],
 )
-def test_a_passage_is_shown_and_what_is_not_is_named(cli, tmp_path, asks, reads):
-    long = "It is so. " * 700
-    rows = "".join(f"{n},Is it {n}?,{long}{n},h,{n}\n" for n in range(3))
-    write(tmp_path, {"a.csv": f",{asks},{reads},hint,answer\n{rows}"})
-    told = cli(tmp_path, "import", "a.csv", "--json").json
-    assert (told["lost"], told["kept"]) == ([], ["hint"])
-    assert tasks(tmp_path)["a-2"]["prompt"] == f"{long}1\n\nIs it 1?"
-
-
-def test_of_a_worked_solution_the_number_below_it_is_the_reference(cli, tmp_path):
-    rows = [{"question": f"What is {n}?", "answer": f"It is…\n#### 1,00{n}"} for n in range(8)]
-    write(tmp_path, {"gsm8k.json": rows})
-    assert cli(tmp_path, "import", "gsm8k.json", "--json").json["scorer"] == {"type": "number"}
-    found = tasks(tmp_path)["gsm8k-3"]
-    assert (found["references"], found["solution"]) == (["1,002"], "It is…\n#### 1,002")
-
-
-def test_a_promptfoo_configuration_is_no_task_file(cli, tmp_path):
-    write(tmp_path, {"promptfooconfig.yaml": "prompts: [a]\ntests: []\n"})
-    done = cli(tmp_path, "import", "promptfooconfig.yaml")
-    assert "environment: {type: promptfoo, file: promptfooconfig.yaml}" in done.err
+def test_what_to_read_is_asked_and_the_keys_of_tasks_stay(cli, tmp_path, row, asked):
+    own = {"task_type": "who", "scorer": {"type": "f1"}, "reference_text": "Hm", "answer": "x"}
+    ask = next(key for key in ("question", "prompt", "instruction") if key in row)
+    write(tmp_path, {"a.json": [own | row, *(own | row | {ask: text} for text in ("Or?", "So?"))]})
+    told = cli(tmp_path, "import", "a.json", "--json").json
+    assert (told["scorer"], told["kept"]) == (
+        {"type": "f1"},
+        [key for key in ("hint",) if key in row],
+    )
+    first = loaded(tmp_path)["a-1"]
+    assert (first.task_type, first.reference_text) == ("who", "Hm")
+    assert first.messages[0].content == asked
 
 
 def test_a_row_without_an_answer_is_left_out_by_name(cli, tmp_path):
@@ -238,7 +249,7 @@ def test_a_row_without_an_answer_is_left_out_by_name(cli, tmp_path):
     lost = cli(tmp_path, "import", "a.json", "--json").json["lost"]
     assert lost == ["a-10: the column output is empty"]
     added = tasks(tmp_path)["a-9"]
-    assert (added["prompt"], added["references"]) == ("1, 1\n\nAdd.", ["2"])
+    assert (added["instruction"], added["references"]) == ("Add.\n\n1, 1", ["2"])
 
 
 def test_the_keys_fit_the_configuration_above(cli, tmp_path):
@@ -265,10 +276,16 @@ NINE = "".join(f"Say {n}.,y\n" for n in range(9))
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("a.json", {"evals": [{"prompt": "x"}]}, "1: it does not say what is expected"),
         ("a.json", [{"text": "x", "expected": "y"}], "--prompt. The columns are text, expected."),
+        (
+            "a.json",
+            [{"query": "x", "should_trigger": True}],
+            "and when a skill loads is not graded",
+        ),
+        ("a.json", [{"prompt": "x"}], "hold the answer or tests\nName it with --ref"),
         ("a.json", "{", "a.json:1: invalid JSON"),
         ("a.yaml", "run: x\n", "expected a list of tasks"),
+        ("p.yaml", "prompts: [a]\ntests: []\n", "environment: {type: promptfoo, file: p.yaml}"),
         ("a.csv", "prompt,expected\nx,y\n", "is left for selection and test; it takes 3."),
         ("a.csv", f'prompt,expected\n{NINE}"p" q,y\n', "a.csv:11: invalid CSV"),
         ("a.json", {"evals": [{"prompt": 7, "expected_output": ["x"], "files": {}}]}, "is left"),
