@@ -178,13 +178,15 @@ def _scorer(assertion: AssertionShape) -> scorers.ScorerSpec:
     """The scorer that grades as promptfoo does. Raises :class:`_Unsupported` and other errors."""
     name, value, threshold = assertion.type, assertion.value, assertion.threshold
     structure = isinstance(value, dict | list)
+    kind = name.removeprefix("not-")
+    plain = kind.removeprefix("i")
     _refuse_code(assertion, f"{name}: ")
+    if value is None and (name == "llm-rubric" or plain in _PATTERNS):
+        raise _Unsupported(f"{name} has no value")
     match name:
         case "assert-set":
             return _combined(assertion.assertions, threshold)
         case "llm-rubric":
-            if value is None:
-                raise _Unsupported(f"{name} has no value")
             hard_at = {} if threshold is None else {"hard_at": threshold}
             rubric = _dump(value) if structure else _as_text(value)
             return scorers.RubricScorer(type="rubric", rubric=rubric, **hard_at)
@@ -192,15 +194,11 @@ def _scorer(assertion: AssertionShape) -> scorers.ScorerSpec:
             return _json((load_yaml(value) if isinstance(value, str) else value) or {})
         case "equals" if structure:
             return _json({"const": value})
-    kind = name.removeprefix("not-")
-    plain = kind.removeprefix("i")
     if kind not in SUPPORTED:
         meant = did_you_mean(kind, SUPPORTED) or f"; known are: {', '.join(sorted(SUPPORTED))}"
         raise _Unsupported(f"the assertion {name!r} is not supported{meant}")
     if plain not in _PATTERNS or (kind == "equals" and structure):
         raise _Unsupported(f"{name} is not supported: no scorer turns it around")
-    if value is None:
-        raise _Unsupported(f"{name} has no value")
     if structure and not plain.startswith("contains-"):
         raise _Unsupported(f"{name} looks for a text, not for a list or mapping")
     regex, folds = _PATTERNS[plain](assertion), plain != kind

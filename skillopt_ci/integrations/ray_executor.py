@@ -171,11 +171,10 @@ class ClusterExecutor:
     def _known(self, order: AttemptRequest) -> bool:
         if self.attempting.kept(order):
             return True
-        match self.attempting.solver:
-            case ChatSolver() | AgentSolver() as solver:
-                request = solver.first_request(order.task, order.skill, order.stage, order.attempt)
-            case _:
-                return False  # another program decides on its requests
+        solver = self.attempting.solver
+        if not isinstance(solver, ChatSolver | AgentSolver):
+            return False  # another program decides on its requests
+        request = solver.first_request(order.task, order.skill, order.stage, order.attempt)
         return self.cache.get(call_key(self.parts.config.model.target, request)) is not None
 
     def _parcel(self, order: AttemptRequest, limits: Limits) -> Parcel:
@@ -257,11 +256,11 @@ async def make_attempt(parcel: Parcel, folder: Path, redact: Redactor) -> Handov
         equipment, meter = Equipment(parts, stack), Meter(step=parcel.limits)
         redact.learn(run_secrets(parts.config, parts.root, parts.environ, [task]))
         try:
-            async with equipment.models(parts, UNCLAIMED, meter, keys.append) as models:
-                rollout = await models.runner.attempting(parcel.order)
-            trouble = "" if rollout.status.measured else rollout.reason
-        except BudgetExhausted:
-            pass  # only its share is used up: the caller continues with the whole budget
+            # if only its share is used up, the caller continues with the whole budget
+            with suppress(BudgetExhausted):
+                async with equipment.models(parts, UNCLAIMED, meter, keys.append) as models:
+                    rollout = await models.runner.attempting(parcel.order)
+                trouble = "" if rollout.status.measured else rollout.reason
         except SkilloptError as error:
             trouble = error.message
         kept = equipment.store.lines(keys) if equipment.store else ()

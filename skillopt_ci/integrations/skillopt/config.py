@@ -313,16 +313,13 @@ _PATHS = (
 
 
 def _rooted(tree: Node, folder: Path, here: Path) -> tuple[Node, Path]:
-    elsewhere, found = list[tuple[tuple[str, ...], Node]](), False
-    for path in _PATHS:
-        node = lookup(tree, path)
-        if isinstance(node.value, str) and not Path(node.value).is_absolute():
-            found = found or (here / node.value).exists()
-            if not (here / node.value).exists() and (folder / node.value).exists():
-                elsewhere.append((path, node))
-    if not found:
+    given = {path: lookup(tree, path) for path in _PATHS}
+    texts = {path: node.value for path, node in given.items() if isinstance(node.value, str)}
+    names = {path: text for path, text in texts.items() if not Path(text).is_absolute()}
+    if not any((here / name).exists() for name in names.values()):
         return tree, folder
-    for path, node in elsewhere:
-        name = Path(os.path.relpath(folder / str(node.value), here)).as_posix()
-        tree = merge(tree, nested(path, replace(node, value=name)))
+    for path, name in names.items():
+        if not (here / name).exists() and (folder / name).exists():
+            there = Path(os.path.relpath(folder / name, here)).as_posix()
+            tree = merge(tree, nested(path, replace(given[path], value=there)))
     return tree, here

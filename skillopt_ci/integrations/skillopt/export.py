@@ -12,7 +12,7 @@ from skillopt_ci.ledger.evidence import (
     ProposalRecord,
     SuggestionRecord,
 )
-from skillopt_ci.ledger.records import BoundaryRecord, SlowUpdateRecord, StepRecord
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.ledger.summary import Summary
 from skillopt_ci.ledger.timeline import Moment, comparable_from, timeline
 from skillopt_ci.model.types import Usage
@@ -271,9 +271,18 @@ def _item(item: EditRecord | SuggestionRecord) -> dict[str, object]:
 
 def _boundaries(evidence: RunView) -> _Files:
     for record in evidence.epochs:
-        if record.slow_update is not None:
+        if (slow := record.slow_update) is not None:
             folder = f"slow_update/epoch_{record.epoch:02}"
-            yield f"{folder}/slow_result.json", _slow_result(record, record.slow_update)
+            decision = record.decision if slow.action == "propose" else None
+            result = {
+                **pick(slow, "reasoning slow_update_content=content"),
+                **pick(record, "prev_hard=previous_hard curr_hard=current_hard"),
+                "candidate_hash": record.skill_after[:16],
+                "update_origin": "slow_update_momentum",
+                "action": (decision or slow).action,
+                **pick(decision, _SELECTION),
+            }
+            yield f"{folder}/slow_result.json", _known(result)
             if record.pairs:
                 pairs = [
                     {
@@ -289,20 +298,6 @@ def _boundaries(evidence: RunView) -> _Files:
         if record.meta_skill is not None:
             file = f"meta_skill/epoch_{record.epoch:02}/meta_skill_result.json"
             yield file, pick(record.meta_skill, "action reasoning meta_skill_content=content")
-
-
-def _slow_result(record: BoundaryRecord, slow: SlowUpdateRecord) -> dict[str, object]:
-    decision = record.decision if slow.action == "propose" else None
-    return _known(
-        {
-            **pick(slow, "reasoning slow_update_content=content"),
-            **pick(record, "prev_hard=previous_hard curr_hard=current_hard"),
-            "candidate_hash": record.skill_after[:16],
-            "update_origin": "slow_update_momentum",
-            "action": (decision or slow).action,
-            **pick(decision, _SELECTION),
-        }
-    )
 
 
 def _end(evidence: RunView, summary: Summary) -> _Files:
@@ -323,7 +318,6 @@ def _end(evidence: RunView, summary: Summary) -> _Files:
 
 
 def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
-    took = [evidence.place(record.step).seconds or 0.0 for record in evidence.steps]
     epoch_names = (
         "epoch accepts rejects skips best_score_at_epoch_end=best_score "
         "current_score_at_epoch_end=current_score"
@@ -359,7 +353,10 @@ def _run_summary(evidence: RunView, summary: Summary) -> dict[str, object]:
                 "final_test_hard=last.test.hard final_test_soft=last.test.soft "
                 "test_delta_hard=best_gain.mean final_test_delta_hard=last_gain.mean",
             ),
-            "total_wall_time_s": sum(took) or None,
+            "total_wall_time_s": sum(
+                evidence.place(one.step).seconds or 0 for one in evidence.steps
+            )
+            or None,
             "token_summary": {
                 **{stage: _counted(used) for stage, used in summary.stages.items()},
                 "_total": _counted(summary.usage),

@@ -89,12 +89,13 @@ _Fields = dict[str, Any]
 
 
 def as_node(value: Any, mark: Mark) -> Node:
-    """``value`` as a node; parts without a position get ``mark``."""
+    """``value`` as a node, without keys that are None; parts without a position get ``mark``."""
     match value:
         case Node():
             return value
         case dict():
-            return Node({key: as_node(child, mark) for key, child in value.items()}, mark)
+            given = {key: child for key, child in value.items() if child is not None}
+            return Node({key: as_node(child, mark) for key, child in given.items()}, mark)
         case tuple():
             return Node(tuple(as_node(child, mark) for child in value), mark)
     return Node(value, mark)
@@ -144,7 +145,7 @@ class _Role:
             usual = {limits[key]: one for key, one in CALL_DEFAULTS.items() if key in limits}
             result = {**usual, **result}
         result |= {own: calls[key] for key, own in limits.items() if key in calls}
-        return as_node({key: one for key, one in result.items() if one is not None}, self.mark)
+        return as_node(result, self.mark)
 
     @property
     def backend(self) -> str:
@@ -327,8 +328,7 @@ def _openai(role: _Role) -> _Fields:
         "scope": role.get("azure_openai_ad_scope"),
         "client_id": role.get("azure_openai_managed_identity_client_id"),
     }
-    given = {name: node for name, node in azure.items() if node is not None}
-    result |= {"provider": "azure", "azure": as_node(given, endpoint.mark)}
+    result |= {"provider": "azure", "azure": as_node(azure, endpoint.mark)}
     return {**result, "api_key_env": key if auth == "key" else None}
 
 

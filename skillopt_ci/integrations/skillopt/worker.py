@@ -126,8 +126,10 @@ class SkillOptSide(Side):
         }
 
     def facts(self) -> dict[str, Any]:
-        identity = {"versions": {"skillopt": version("skillopt")}}
-        return {"identity": identity, "prompts": dict(self._own_prompts())}
+        return {
+            "identity": {"versions": {"skillopt": version("skillopt")}},
+            "prompts": dict(self._own_prompts()),
+        }
 
     def _own_prompts(self) -> Iterator[tuple[str, str]]:
         for mode, suffix in _MODES.items():
