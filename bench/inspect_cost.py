@@ -91,7 +91,7 @@ async def ours(root: Path, samples: int) -> None:
         for task in tasks:
             talk = Conversation(Model(), "bench", 0)
             job = {**environment.job(task, Workplace(stage="bench")), "skill": "# Skill"}
-            async for _ in environment.run_job(job, talk):
+            async for _ in talk.hold(environment.worker.attempt, job):
                 pass
             assert environment.score(talk.result).hard
 

@@ -39,6 +39,7 @@ from skillopt_ci.model.chat_server import (
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelRefusal, Role, Usage
 from skillopt_ci.program import visible_environ
 from skillopt_ci.rollout.environment import Environment, Parts
+from skillopt_ci.rollout.limits import TRACKER, LimitReached
 from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.scorers.base import GraderError, Score, scored
@@ -60,8 +61,8 @@ def read_request(body: bytes) -> tuple[ChatRequest, int]:
     return replace(request, role=MODELS[model]), choices
 
 
-#: A job that calls models at a base URL with a token as API key, and returns a JSON object.
-Work = Callable[[str, str], Coroutine[Any, Any, dict[str, Any]]]
+#: Does a job, which names a base URL of models and a token as API key; returns a JSON object.
+Work = Callable[[Mapping[str, object]], Coroutine[Any, Any, dict[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -74,16 +75,19 @@ class Conversation:
     client: ChatClient
     stage: str
     attempt: int
+    #: How many calls to refuse at a limit, so that the tool can grade the work so far.
+    refusals: int = 0
     roles: Collection[Role] = (Role.TARGET, Role.JUDGE)
     messages: tuple[Message, ...] = ()
     turns: int = 0
     asked: int = 0
     grading: bool = False
+    limit: Limit | None = None
     result: dict[str, Any] = field(default_factory=dict)
     _asked: Counter[str] = field(default_factory=Counter)
 
-    async def hold(self, work: Work) -> AsyncGenerator[Step, None]:
-        """Run ``work``, serve models to it and yield steps; raises any error of both at once."""
+    async def hold(self, work: Work, job: Mapping[str, object]) -> AsyncGenerator[Step, None]:
+        """Have ``job`` done, serve models to it and yield steps; raises any error of both."""
         events: asyncio.Queue[Step | asyncio.Task[Any]] = asyncio.Queue()
         running: set[asyncio.Task[Any]] = set()
         token = secrets.token_urlsafe(24)
@@ -107,15 +111,17 @@ class Conversation:
                 asked, choices = read_request(await request.read())
             except BadRequestError as error:
                 return error_response(HTTPStatus.BAD_REQUEST, str(error))
-            answering = start(self._answer(asked, choices, events.put_nowait))
+            answering: asyncio.Task[web.Response] = start(
+                self._answer(asked, choices, events.put_nowait)
+            )
             await asyncio.wait({answering})
             if answering.cancelled() or answering.exception():
                 await asyncio.Event().wait()  # never answer: the error ends the attempt
-            return web.json_response(answering.result())
+            return answering.result()
 
         async with listening(respond) as url:
             try:
-                working = start(work(url, token))
+                working = start(work({**job, "base_url": url, "token": token}))
                 while True:
                     event = await events.get()
                     if not isinstance(event, asyncio.Task):
@@ -140,7 +146,7 @@ class Conversation:
 
     async def _answer(
         self, asked: ChatRequest, choices: int, tell: Callable[[Step], None]
-    ) -> dict[str, object]:
+    ) -> web.Response:
         if asked.role not in self.roles:
             raise EnvironmentFailure(f"the model {asked.role.value!r} is not lent for {self.stage}")
         # the worker's protocol has no room for what providers want back with a call
@@ -161,7 +167,10 @@ class Conversation:
             for n, one in enumerate(asked.messages)
         )
         asked = replace(asked, messages=tuple(given))
-        self.asked += asked.role is Role.TARGET
+        is_work = asked.role is Role.TARGET and not self.grading  # a scorer may ask the target
+        self.asked += is_work
+        if self.grading:
+            TRACKER.set(None)  # for this call only
         stage = "judge" if asked.role is Role.JUDGE else self.stage
         content, calls = repr(asked), []
         for _ in range(choices):
@@ -170,6 +179,13 @@ class Conversation:
             calls.append(self.client.complete(replace(asked, stage=stage, attempt=attempt)))
         try:
             replies: Sequence[ChatReply] = await asyncio.gather(*calls)
+        except LimitReached as reached:
+            if not self.refusals:
+                raise
+            self.refusals -= 1
+            self.asked -= 1
+            self.limit = reached.limit
+            return error_response(HTTPStatus.FORBIDDEN, f"the limit of {reached.limit} is reached")
         except ModelRefusal as refusal:
             if asked.role is Role.TARGET:
                 raise
@@ -178,15 +194,14 @@ class Conversation:
                 raise EnvironmentFailure(f"the judge refused: {refusal.message}") from refusal
             # A finish reason of the protocol, so that only this question fails, not all the others.
             replies = [ChatReply("", "content_filter", "optimizer", Usage())] * choices
-        if asked.role is Role.TARGET:
+        if is_work:
             said = Message("assistant", replies[0].text, tool_calls=replies[0].tool_calls)
             usage = sum((reply.usage for reply in replies), Usage())
-            if not self.grading:  # a scorer's question is no part of the work
-                for step in (*_since(self.messages, asked.messages), ModelSaid(said, usage)):
-                    tell(step)
-                self.messages = (*asked.messages, said)
+            for step in (*_since(self.messages, asked.messages), ModelSaid(said, usage)):
+                tell(step)
+            self.messages = (*asked.messages, said)
             self.turns += 1
-        return reply_body(replies)
+        return web.json_response(reply_body(replies))
 
 
 def _since(known: tuple[Message, ...], now: tuple[Message, ...]) -> Iterator[Step]:
@@ -223,10 +238,10 @@ class BridgeSolver:
     async def solve(
         self, task: Task, skill: str, place: Workplace
     ) -> AsyncIterator[Step | Attempt]:
-        talk = Conversation(self.client, place.stage, place.attempt)
+        talk = Conversation(self.client, place.stage, place.attempt, self.environment.refusals)
         job = {**self.environment.job(task, place), "skill": as_read(skill)}
         try:
-            async with aclosing(self.environment.run_job(job, talk)) as steps:
+            async with aclosing(talk.hold(self.environment.worker.attempt, job)) as steps:
                 async for step in steps:
                     yield step
         except asyncio.CancelledError:
@@ -236,7 +251,7 @@ class BridgeSolver:
             raise
         result = talk.result
         if failure := result.get("failure"):
-            raise EnvironmentFailure(str(failure))
+            raise LimitReached(talk.limit) if talk.limit else EnvironmentFailure(str(failure))
         # half of a surrogate pair, in an answer, cannot be encoded
         left = json.dumps(result, sort_keys=True, ensure_ascii=False).encode(errors="replace")
         yield Attempt(
@@ -244,7 +259,7 @@ class BridgeSolver:
             response=str(result.get("response", "")),
             n_turns=max(1, talk.turns),
             trace=str(result.get("trace", "")),
-            limit=Limit(result["limit"]) if result.get("limit") else None,
+            limit=talk.limit or (Limit(result["limit"]) if result.get("limit") else None),
             artifacts=pack([Member("result.json", left)]),
         )
 
@@ -264,6 +279,7 @@ class BridgeEnvironment(Environment, Generic[Options]):
     package: ClassVar[str]
     module: ClassVar[str]
     shape: type[Options]
+    refusals: ClassVar[int] = 0
     code: Literal["confined"] = "confined"
 
     def __init__(
@@ -296,14 +312,6 @@ class BridgeEnvironment(Environment, Generic[Options]):
 
     def solver(self, parts: Parts) -> Solver:
         return BridgeSolver(self.kind, self.identity(), self, parts.client)
-
-    def run_job(self, job: Mapping[str, object], talk: Conversation) -> AsyncGenerator[Step, None]:
-        """Run ``job`` in the worker with the models of ``talk``; raises the errors of ``hold``."""
-
-        async def work(base_url: str, token: str) -> dict[str, Any]:
-            return await self.worker.attempt({**job, "base_url": base_url, "token": token})
-
-        return talk.hold(work)
 
     async def grade(self, _task: Task, attempt: Attempt, _parts: Parts) -> Score:
         if attempt.limit and not attempt.artifacts:

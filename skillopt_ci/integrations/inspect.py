@@ -32,12 +32,13 @@ class InspectEnvironment(bridge.BridgeEnvironment[InspectOptions]):
     package = "inspect_ai"
     module = "skillopt_ci.integrations.inspect_worker"
     shape = InspectOptions
+    refusals = 100  # a solver may ignore them, or have several calls under way
 
     def tasks(self, split: Split) -> tuple[Task, ...]:
         return tuple(map(bridge.told_task, self._read.divided(self.worker.tasks)[split]))
 
-    def job(self, task: Task, place: Workplace) -> Mapping[str, object]:
-        return {"sample": task.metadata["sample"], "token_limit": place.limits.tokens}
+    def job(self, task: Task, _place: Workplace) -> Mapping[str, object]:
+        return {"sample": task.metadata["sample"]}
 
     def score(self, result: Mapping[str, Any]) -> Score:
         scores: Mapping[str, Any] = result.get("scores") or {}
@@ -47,18 +48,13 @@ class InspectEnvironment(bridge.BridgeEnvironment[InspectOptions]):
             called = f" called {name!r}; there are: {', '.join(scores)}" if scores else ""
             raise GraderError(f"Inspect gave no score{called}")
         found = scores[name]
-        value = _number(found["value"], key)
+        value = found["value"]
+        if isinstance(value, dict):
+            parts = [value.get(key)] if key else value.values()
+            numbers = [one for one in parts if isinstance(one, int | float)]
+            value = sum(numbers) / len(numbers) if numbers else None
         shared = value / self._read.full_marks if isinstance(value, int | float) else value
         soft = bridge.checked_share(shared, f"the score {name!r}")
         reason = found["explanation"] or f"{name} gave {found['value']!r}"
         answer = found["answer"] or str(result.get("response", ""))
         return scored(reaches(soft, self._read.hard_at), reason, answer, soft=soft)
-
-
-def _number(value: object, key: str) -> object:
-    if not isinstance(value, dict):
-        return value
-    if key:
-        return value.get(key)
-    numbers = [one for one in value.values() if isinstance(one, int | float)]
-    return sum(numbers) / len(numbers) if numbers else None

@@ -16,15 +16,17 @@ from inspect_ai._eval.loader import load_tasks
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.hooks import Hooks, SampleScoring, hooks
 from inspect_ai.log import EvalLog, EvalSample
-from inspect_ai.model import ChatMessageSystem, Model, get_model, modelapi
+from inspect_ai.model import ChatMessageSystem, Model, ModelOutput, get_model, modelapi
 from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
 from inspect_ai.scorer import Target, includes, value_to_float
 from inspect_ai.scorer._scorer import unique_scorer_name
 from inspect_ai.solver import Generate, Solver, TaskState, chain, generate, solver
-from openai import DefaultAsyncHttpxClient
+from inspect_ai.util import LimitExceededError
+from openai import APIStatusError, DefaultAsyncHttpxClient, PermissionDeniedError
 from pydantic_core import to_jsonable_python
 
 from skillopt_ci.errors import UsageError
+from skillopt_ci.util import user_text
 from skillopt_ci.worker import Side
 
 #: Inspect's limits by our names; others have no counterpart here.
@@ -34,9 +36,18 @@ _LIMITS = {
     "token": "tokens",
     "cost": "cost",
 }
+
+
+class _Lent(OpenAICompatibleAPI):
+    def handle_bad_request(self, ex: APIStatusError) -> ModelOutput | Exception:
+        if isinstance(ex, PermissionDeniedError):  # a limit: Inspect scores the work so far
+            raise LimitExceededError("custom", value=1, limit=1, message=ex.message)
+        return super().handle_bad_request(ex)
+
+
 #: The run's models, which a task may ask for as it loads. Each attempt tells their address.
 _LENT = {
-    name: OpenAICompatibleAPI(f"skillopt-ci/{name}", "http://localhost", "-", stream=False)
+    name: _Lent(f"skillopt-ci/{name}", "http://localhost", "-", stream=False)
     for name in ("target", "judge")
 }
 
@@ -51,14 +62,11 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
     sys.path.append(str(root))
     name = options["task"]
     file = root / name.partition("@")[0]
-    if file.suffix == ".py" and file.is_file():
-        compile(file.read_bytes(), file, "exec")  # Inspect would find no task in a file with errors
+    if file.suffix == ".py":
+        compile(user_text(file), file, "exec")  # Inspect would find no task in a file with errors
     random.seed(0)  # so that a dataset that the task shuffles is divided alike each time
     init_model_context(get_model("skillopt-ci/target"), {"grader": get_model("skillopt-ci/judge")})
-    try:
-        found = load_tasks([name], dict(options.get("args") or {}))
-    except (LookupError, FileNotFoundError) as error:
-        raise UsageError(f"there is no task {name!r}: {error}") from error
+    found = load_tasks([name], dict(options.get("args") or {}))
     if len(found) != 1:
         names = ", ".join(task.name for task in found) or "none"
         raise UsageError(f"{name!r} names {len(found)} tasks ({names}); say which, as file.py@task")
@@ -72,7 +80,7 @@ def _rehearse() -> None:
     task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
     gc.disable()  # collections during the imports would waste time
     with TemporaryDirectory() as folder:
-        _evaluate(task, get_model("mockllm/model"), get_model("mockllm/model"), None, Path(folder))
+        _evaluate(task, get_model("mockllm/model"), get_model("mockllm/model"), Path(folder))
     gc.freeze()  # collections in forks would copy these objects' pages
     gc.enable()
 
@@ -113,7 +121,7 @@ class InspectSide(Side):
             model=target,  # Inspect prefers it to that of the evaluation
             epochs=1,
         )
-        log = _evaluate(task, target, judge, job["token_limit"], folder)
+        log = _evaluate(task, target, judge, folder)
         if not log.samples:
             return {"failure": log.error.message if log.error else "no sample was evaluated"}
         return _result(log.samples[0], bool(task.score_on_error))
@@ -121,21 +129,14 @@ class InspectSide(Side):
 
 class Told(Hooks):
     async def on_sample_scoring(self, _: SampleScoring) -> None:
-        async with DefaultAsyncHttpxClient(verify=False) as client:
-            await client.post(
-                f"{_LENT['target'].base_url}/grading",
-                headers={"Authorization": f"Bearer {_LENT['target'].api_key}"},
-            )
+        await _LENT["target"].client.post("/grading", cast_to=object)
 
 
-def _evaluate(
-    task: Task, target: Model, judge: Model, token_limit: int | None, folder: Path
-) -> EvalLog:
+def _evaluate(task: Task, target: Model, judge: Model, folder: Path) -> EvalLog:
     return eval(
         task,
         model=target,
         model_roles={"grader": judge},
-        token_limit=token_limit,
         display="log",  # draws no tables
         acp_server=False,
         ctl_server=False,
@@ -151,8 +152,7 @@ def _evaluate(
 
 @solver
 def _read_skill(skill: str) -> Solver:
-    async def solve(state: TaskState, generate: Generate) -> TaskState:
-        del generate
+    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001
         if skill.strip():
             state.messages.insert(0, ChatMessageSystem(content=skill))
         return state

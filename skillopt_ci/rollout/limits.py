@@ -124,7 +124,7 @@ class LimitTracker:
         self.steps += 1
 
 
-_TRACKER: ContextVar[LimitTracker | None] = ContextVar("limit_tracker", default=None)
+TRACKER: ContextVar[LimitTracker | None] = ContextVar("limit_tracker", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class LimitedClient:
     inner: ChatClient
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        tracker = _TRACKER.get() if request.role is Role.TARGET else None
+        tracker = TRACKER.get() if request.role is Role.TARGET else None
         if tracker is None:
             return await self.inner.complete(request)
         tracker.admit()
@@ -157,7 +157,7 @@ async def run_solver(
     tracker = LimitTracker(limits or AttemptLimits(steps=None))
 
     async def follow() -> Attempt | None:
-        _TRACKER.set(tracker)  # for this task and those that it starts
+        TRACKER.set(tracker)  # for this task and those that it starts
         steps = solver.solve(task, skill, place)
         try:
             return await _followed(steps, place, tracker, grade_every_step, told, so_far)

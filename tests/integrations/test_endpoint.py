@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -102,12 +102,12 @@ def talk(
     model = ScriptedModel(script)
     conversation = Conversation(model, "rollout", attempt)
 
-    async def job(base_url: str, token: str) -> dict[str, Any]:
-        async with client_of(base_url, token) as client:
+    async def served(job: Mapping[str, Any]) -> dict[str, Any]:
+        async with client_of(**job) as client:
             return await work(client)
 
     async def run() -> list[Any]:
-        async with aclosing(conversation.hold(job)) as told:
+        async with aclosing(conversation.hold(served, {})) as told:
             return [step async for step in told]
 
     return conversation, asyncio.run(run()), model
@@ -233,13 +233,13 @@ def test_the_end_of_the_work_ends_calls_under_way():
     async def run() -> None:
         calls = []
 
-        async def job(base_url: str, token: str) -> dict[str, Any]:
-            calls.append(asyncio.create_task(call(base_url, token)))
+        async def served(job: Mapping[str, Any]) -> dict[str, Any]:
+            calls.append(asyncio.create_task(call(**job)))
             await asked.wait()
             return {}
 
         conversation = Conversation(Slow(lambda _: "x"), "rollout", 3)
-        async with aclosing(conversation.hold(job)) as told:
+        async with aclosing(conversation.hold(served, {})) as told:
             assert [step async for step in told] == []
         await calls[0]
 

@@ -5,16 +5,18 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillopt_ci.config.config import EnvironmentConfig
+from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.rollout.environment import Environment
+from skillopt_ci.rollout.limits import LimitedClient, Transcript, run_solver
 from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.scorers.base import Score
@@ -93,10 +95,25 @@ def attempt_now(
     *,
     stage: str = "rollout",
     number: int = 0,
+    limits: Mapping[str, int] | None = None,
 ) -> Made:
-    """Make one attempt, in an event loop of its own."""
+    """Make one attempt, in an event loop of its own; ``limits`` are enforced as the runner does."""
     place = Workplace(stage=stage, attempt=number)
-    return asyncio.run(attempt(environment, task, ScriptedModel(script), skill, place))
+    if limits is None:
+        return asyncio.run(attempt(environment, task, ScriptedModel(script), skill, place))
+
+    async def within(bounds: AttemptLimits) -> Made:
+        parts: Any = LentParts(LimitedClient(ScriptedModel(script)), None)  # type: ignore[arg-type]
+        made = await run_solver(
+            *(environment.solver(parts), task, skill, replace(place, limits=bounds)),
+            limits=bounds,
+            grade_every_step=False,
+            told=lambda _: None,
+            so_far=Transcript(()),
+        )
+        return Made(made, (), await environment.grade(task, made, parts))
+
+    return asyncio.run(within(AttemptLimits.model_validate(limits)))
 
 
 @contextmanager

@@ -6,9 +6,11 @@ FILE = (
     TOOL
     + """
 import os
+from inspect_ai.agent import as_solver, react
 from inspect_ai.dataset import MemoryDataset
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser, get_model
 from inspect_ai.scorer import Score, mean, scorer
+from inspect_ai.util import sandbox
 
 @solver
 def frail():
@@ -61,6 +63,38 @@ def odd(scored: bool = False):
         for i in range(8)
     ]
     return Task(dataset=odds, solver=frail(), scorer=strange(), score_on_error=scored)
+
+@tool
+def note():
+    async def execute():
+        '''Leave a note.'''
+        await sandbox().write_file("note.txt", "0.5")
+    return execute
+
+@scorer(metrics=[mean()])
+def noted(asks):
+    async def score(state, target):
+        said = (await get_model().generate("Is it right?")).completion if asks else "-"
+        return Score(value=float(await sandbox().read_file("note.txt")), answer=said)
+    return score
+
+@solver
+def stubborn(goes_on: bool):
+    work = as_solver(react(tools=[note()]))
+    async def solve(state, generate):
+        while True:
+            try:
+                state = await work(state, generate)
+            except Exception as error:
+                if not goes_on:
+                    raise RuntimeError("the work was not done") from error
+    return solve
+
+@task
+def endless(goes_on: bool | None = None, tokens: int | None = None):
+    work = react(tools=[note()]) if goes_on is None else stubborn(goes_on)
+    limits = {"token_limit": tokens, "sandbox": "local"}
+    return Task([Sample(str(i)) for i in range(4)], solver=work, scorer=noted(not tokens), **limits)
 
 @task
 def twice():

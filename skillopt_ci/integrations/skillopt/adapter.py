@@ -25,10 +25,9 @@ def _evidence(rollouts: Sequence[Rollout]) -> tuple[list[dict[str, object]], dic
         task = rollout.task_id
         seen[task] += 1
         name = task if seen[task] == 1 else f"{task}~{seen[task]}"
-        try:
+        left = dict[str, Any]()
+        with suppress(GraderError):
             left = bridge.unpacked(rollout.artifacts)
-        except GraderError:
-            left = {}
         if "row" not in left:
             facts = "hard soft fail_reason=reason task_type n_turns predicted_answer=answer"
             row = pick(rollout, facts)
@@ -93,8 +92,8 @@ class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
             **pick(asked, "skill update_mode seed step_buffer meta_skill"),
             "notes_from": sorted(asked.notes_from),
         }
-        talk = bridge.Conversation(client, "analyst", 0, (Role.OPTIMIZER,))
-        async with aclosing(self.run_job({"reflect": job}, talk)) as steps:
+        talk = bridge.Conversation(client, "analyst", 0, roles=(Role.OPTIMIZER,))
+        async with aclosing(talk.hold(self.worker.attempt, {"reflect": job})) as steps:
             async for _ in steps:
                 pass  # the models' answers suffice
         return list(talk.result["patches"])
@@ -106,8 +105,10 @@ class SkillOptEnvironment(bridge.BridgeEnvironment[SkillOptOptions]):
 
     def score(self, result: Mapping[str, Any]) -> Score:
         """The scores in the adapter's row; as in SkillOpt, the hard score may be partial."""
-        hard = bridge.checked_share(result["hard"], "the adapter's hard score")
-        soft = bridge.checked_share(result["soft"], "the adapter's soft score")
+        hard, soft = (
+            bridge.checked_share(result[key], f"the adapter's {key} score")
+            for key in ("hard", "soft")
+        )
         return Score(hard, soft, str(result["reason"]), str(result["answer"]))
 
 
