@@ -169,12 +169,9 @@ def note_id(said: Comment) -> str:
 
 def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace]:
     """Where each task is defined in the repository; nothing if they cannot be read."""
-    found = dict[str, comment.TaskPlace]()
-    if loaded.config.tasks is None:
-        return found
-    root = repository.resolve()
+    found, tasks, root = dict[str, comment.TaskPlace](), loaded.config.tasks, repository.resolve()
     with suppress(SkilloptError):
-        for task in load_splits(loaded.config.tasks, loaded.root).all:
+        for task in () if tasks is None else load_splits(tasks, loaded.root).all:
             file = None if task.file is None else task.file.resolve()
             if file is not None and task.line is not None and file.is_relative_to(root):
                 found[task.id] = comment.TaskPlace(file.relative_to(root).as_posix(), task.line)

@@ -81,15 +81,14 @@ def eval_command(
         arms = (*filter(None, [result.baseline]), *result.skills)
         rows = [row for one in arms for row in _rows(one, types=verbose)]
         print_table(settings, ("solved (95 % interval)", "soft", "skill"), rows, title)
-        names = [harmless_line(one.skill.name) for one in arms]
-        for name, one in zip(names, arms, strict=True):
+        for one in arms:
             for line in terminal.remarks(one.summary, all_of_them=verbose):
-                settings.say(f"{name}: {harmless_line(line)}")
+                settings.say(harmless_line(f"{one.skill.name}: {line}"))
         for other, found in ((result.skills[0], result.difference), (arms[0], result.worth)):
             if found is not None:
                 settings.say(
-                    f"{names[-1]} minus {harmless_line(other.skill.name)}, on the same "
-                    f"{plural(found.n, 'task')}: {gain_text(found)}.\n"
+                    f"{harmless_line(arms[-1].skill.name)} minus {harmless_line(other.skill.name)}"
+                    f", on the same {plural(found.n, 'task')}: {gain_text(found)}.\n"
                     f"{len(found.fixed)} fixed, {len(found.broken)} broken."
                 )
         settings.say(f"Used {usage_text(result.usage)}.")

@@ -110,10 +110,9 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
     # the end that is due, then the steps and later ends, each with the number of its epoch
     ends = [] if due is None else [(due, forecast.epoch_end(due))]
-    numbers = range(first, situation.total_steps + 1)
-    plans = [plan.plan_step(train, config.train, number, state) for number in numbers]
     steps = list[tuple[int, Calls]]()
-    for step in plans:
+    for number in range(first, situation.total_steps + 1):
+        step = plan.plan_step(train, config.train, number, state)
         steps.append((step.epoch, forecast.step(step)))
         if step.is_last_of_epoch:
             steps.append((step.epoch, forecast.epoch_end(step.epoch)))

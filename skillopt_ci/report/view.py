@@ -74,13 +74,6 @@ class EventView:
         return f"{self.name} {self.verdict}: {say.arrow(decision)} on {say.tasks_text(decision)}"
 
     @property
-    def gain(self) -> float | None:
-        decision = self.record.decision
-        if decision is None or decision.score_after is None:
-            return None
-        return decision.score_after - decision.score_before
-
-    @property
     def fate(self) -> Literal["merged", "reverted", "none", "flight"]:
         decision = self.record.decision
         if decision is None or decision.score_after is None:
