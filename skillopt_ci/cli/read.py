@@ -10,17 +10,27 @@ from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.options import DEFAULT_CONFIG, Globals
 from skillopt_ci.config.config import Git
 from skillopt_ci.config.loading import run_names
-from skillopt_ci.errors import InfrastructureError, RepositoryError, UsageError
+from skillopt_ci.errors import InfrastructureError, RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.history import Commit
 from skillopt_ci.git.objects import find
 from skillopt_ci.ledger.folder import Reader, RunFolder
-from skillopt_ci.ledger.ledger import GENERATIONS, Ledger, candidate, newest, resolve, runs
+from skillopt_ci.ledger.ledger import (
+    GENERATIONS,
+    Ledger,
+    Position,
+    candidate,
+    known_base,
+    newest,
+    resolve,
+    runs,
+)
 from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, StepRecord
 from skillopt_ci.report.view import EventKind, EventView, RunView, StepPlace, event_view
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.run_context import Run
+from skillopt_ci.training.state import read_checkout, start_of
 from skillopt_ci.util import is_lfs_pointer, nearest, read_text
 
 #: Events that a view has with their evidence; a comment holds no more of them.
@@ -61,11 +71,23 @@ class RunReader:
     def skill_path(self) -> str:
         return self.state.skill
 
+    def start(self) -> tuple[str, str, str]:
+        """The commit or tree that the next step builds on, its skill, and why there is none."""
+        ledger, base, skill = self.ledger, known_base(self.ledger), self.read(self.skill_path) or ""
+        if base is None or (ledger.common_dir / "shallow").exists():  # only a fetch would tell
+            return self.commit, skill, ""
+        try:
+            root = ledger.merge_base(self.commit, base)
+            start = start_of(ledger, self.skill_path, Position(base, self.commit, None, root))
+            return start, read_checkout(ledger, self.skill_path, start, self.commit).skill, ""
+        except SkilloptError as error:
+            return self.commit, skill, error.sentences
+
     @property
     def edited(self) -> bool:
-        """Whether the skill was changed since it was scored."""
-        skill = self.read(self.skill_path)
-        return skill is not None and sha256(skill) != self.state.current.sha256
+        """Whether people changed the skill since it was scored."""
+        _, skill, _ = self.start()
+        return bool(skill) and sha256(skill) != self.state.current.sha256
 
     def step(self, number: int) -> StepRecord:
         """The evidence of a step; raises :class:`UsageError` if there is none."""
@@ -134,8 +156,7 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
     Evidence comes with the ``newest`` events and with what was merged since base.
     """
     folder, read, ledger = reader.folder, reader.read, reader.ledger
-    names = (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base)
-    base = next(filter(None, (resolve(ledger, name) for name in names)), None)
+    base = known_base(ledger)
     # by base's own copy of the history
     base_events = len(folder.read_history(partial(ledger.read, base))) if base else 0
     if base and base_events:  # people may have edited its skill since, and training scored that
@@ -224,9 +245,8 @@ def gather(reader: RunReader) -> RunView:
             break
         commits, texts = _commits_and_texts(reader)
         run = replace(run, places=step_places(reader))
-    actions = ((commit.trailers.get("Skillopt-Action"), commit.sha) for commit in commits)
-    first = next((sha for action, sha in actions if action == "start"), None)
-    state = first and reader.folder.read_state(partial(reader.ledger.read, first))
+    starts = [one.sha for one in commits if one.trailers.get("Skillopt-Action") == "start"]
+    state = starts and reader.folder.read_state(partial(reader.ledger.read, starts[0]))
     return replace(run, texts=texts, baseline=state.current.measurement if state else None)
 
 

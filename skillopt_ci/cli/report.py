@@ -113,7 +113,7 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     run = gather(reader)
     attempts, count = recorded_attempts(reader, run, redact)
     log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
-    edited = [Version("changed since, not scored yet", run.skill)] if reader.edited else []
+    edited = [Version("changed since, not scored yet", run.skill)] if run.unscored else []
     candidates = {
         view.anchor: (run.texts[view.made.skill_before], run.texts[view.made.skill_after])
         for view in newest(run)

@@ -41,21 +41,23 @@ _BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
 def status_command(settings: Globals) -> None:
     """Show where training stands and what comes next, read from git alone."""
     reader = open_reader(settings)
-    coming, flying, commit = _coming(settings, reader), in_flight(reader), reader.flight
+    flying, commit, (start, skill, refused) = in_flight(reader), reader.flight, reader.start()
     # people who committed meanwhile made the trainer propose the step again
-    stale = commit and parents(reader.ledger.git, commit) != (reader.commit,)
+    stale = commit and parents(reader.ledger.git, commit) != (start,)
     at_work = is_held(reader.ledger.common_dir, reader.state.run)
     what = flying.name.lower() if flying else ""
-    summary, skill = reader.folder.read_summary(reader.read), reader.read(reader.skill_path) or ""
+    summary = reader.folder.read_summary(reader.read)
     run = RunView(reader.state, reader.history, summary=summary, commit=reader.commit, skill=skill)
+    coming = None if refused else _coming(settings, reader, edited=run.unscored)
     if settings.json:
         next_work = {
-            "unscored": reader.edited,
+            "unscored": run.unscored,
             "steps": coming and coming.total,
             "in_flight": {"what": what, "commit": commit} if what else None,
             "next": coming and ("verdict" if what and not stale else coming.work),
             "epoch_end_due": coming and coming.epoch_end,
             "at_work": at_work,
+            **({"refused": refused} if refused else {}),
         }
         print_json(terminal.status_json(run, next_work))
         return
@@ -65,14 +67,16 @@ def status_command(settings: Globals) -> None:
         else []
     )
     why = "a part of it was taken back" if taken_back(reader.history) else "it was changed by hand"
-    first = f"measure the skill again, since {why}; then " if reader.edited else ""
+    first = f"measure the skill again, since {why}; then " if run.unscored else ""
     if flying:
         fate = "will be set aside" if stale else "waits to be measured"
         rows += [
             ("in flight", f"{what}: its candidate {commit[:10]} {fate}"),
             ("its proposal", f"{words.usage_text(flying.record.usage)}; not yet part of `used`"),
         ]
-    if flying and not stale:
+    if refused:
+        rows.append(("next", f"no step before this is mended: {refused}"))
+    elif flying and not stale:
         rows.append(("next", "the verdict on it, by `step` or `run`"))
     elif coming is not None:
         rows.append(("next", first + _sentence(coming, run)))
@@ -83,7 +87,7 @@ def _title(reader: RunReader) -> str:
     return f"Run {reader.state.run}{' (simulated models)' if reader.state.simulated else ''}"
 
 
-def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
+def _coming(settings: Globals, reader: RunReader, *, edited: bool) -> Upcoming | None:
     try:
         loaded = load_configured(settings)
         tasks = loaded.config.tasks
@@ -92,7 +96,7 @@ def _coming(settings: Globals, reader: RunReader) -> Upcoming | None:
             return None
         config, splits = planned(loaded.config, load_splits(tasks, loaded.root), reader.state)
         return upcoming(
-            config, sizes_of(config, splits), reader.state, reader.history, edited=reader.edited
+            config, sizes_of(config, splits), reader.state, reader.history, edited=edited
         )
     except SkilloptError:
         return None  # the run is read from git alone; what comes next is an extra

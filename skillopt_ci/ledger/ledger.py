@@ -451,10 +451,14 @@ def _known(ledger: Ledger) -> str | None:
     return theirs if history.is_ancestor(ledger.git, mine, theirs) else mine
 
 
+def known_base(ledger: Ledger) -> str | None:
+    names = (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base)
+    return next(filter(None, (resolve(ledger, name) for name in names)), None)
+
+
 def base_commit(ledger: Ledger) -> str:
-    for name in (f"refs/remotes/{ledger.remote}/{ledger.base}", ledger.names.base):
-        if (commit := resolve(ledger, name)) is not None:
-            return commit
+    if (commit := known_base(ledger)) is not None:
+        return commit
     raise RepositoryError(
         f"there is no branch {ledger.base!r} in this repository",
         hint="Name the branch that people work on with `git.base` in the configuration.",

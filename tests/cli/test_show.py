@@ -66,6 +66,7 @@ def test_reading_leaves_no_trace(cli, done, git):
     assert (git(done, "for-each-ref"), git(done, "status", "--porcelain=v2")) == before
 
 
+LEDGER = "skills/ledger/SKILL.md"
 MORE = ("-o", "train.num_epochs=2")
 ENDS = (*MORE, "-o", "optimizer.use_slow_update=true")
 SCHEDULED = (*ENDS, "-o", "schedule.slow_update=scheduled")
@@ -124,11 +125,14 @@ def test_a_candidate_that_waits_is_in_flight(cli, done, git):
     assert re.match(r" *3 .* in flight", cli(done, "log", "-n", "1").out.splitlines()[-1])
     assert (found["next"], found["steps"]) == ("verdict", 4)
     # a step is proposed again for whatever people commit meanwhile
-    Checkout(done).commit("skills/ledger/SKILL.md", "# Brief\n", branch=BRANCH)
-    told = cli(done, "status", *MORE)
-    assert f"step 3: its candidate {commit[:10]} will be set aside\n" in told.out
-    assert next_said(told).endswith(" changed by hand; then step 3 of 4, by `step` or `run`")
-    assert cli(done, "status", "--json", *MORE).json["next"] == "step"
+    for branch in ("main", BRANCH):
+        text = Checkout(done).show(branch, LEDGER)
+        Checkout(done).commit(LEDGER, f"Be brief.\n\n{text}", branch=branch)
+        told = cli(done, "status", *MORE)
+        assert f"step 3: its candidate {commit[:10]} will be set aside\n" in told.out
+        assert next_said(told).endswith(" changed by hand; then step 3 of 4, by `step` or `run`")
+    found = cli(done, "status", "--json", *MORE).json
+    assert (found["next"], found["unscored"], "refused" in found) == ("step", True, False)
 
 
 def test_the_end_of_an_epoch_in_flight_is_told_by_its_number(cli, checkout):
@@ -151,19 +155,6 @@ def test_a_process_at_work_in_the_clone_is_told(cli, trained):
     assert "at work" not in cli(trained, "status").out
 
 
-def test_a_skill_changed_by_hand_is_measured_first(cli, done):
-    text = Checkout(done).show(BRANCH, "skills/ledger/SKILL.md")
-    Checkout(done).commit("skills/ledger/SKILL.md", f"{text}\nBe brief.\n", branch=BRANCH)
-    told = cli(done, "status", *MORE)
-    assert "the skill was changed since: " in told.out
-    then = "step 3 of 4, by `step` or `run`"
-    assert next_said(told) == f"measure the skill again, since it was changed by hand; then {then}"
-    assert cli(done, "status", "--json").json["unscored"] is True
-    found = page_evidence(open_reader(Globals({}, done)))
-    assert found.versions[-1].text.endswith("\nBe brief.\n")
-    assert "the skill was changed since: `step` or `run` scores it again" in build_page(found)
-
-
 def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
     scored = Checkout(done).show(BRANCH, "skills/ledger/SKILL.md")
     assert cli(done, "revert", "1").code == 0
@@ -173,6 +164,13 @@ def test_a_skill_of_which_a_step_was_taken_back_is_measured_first(cli, done):
     assert "the skill was changed since: `step` or `run` scores it again" in build_page(found)
     Checkout(done).commit("skills/ledger/SKILL.md", scored, branch=BRANCH)  # it is put back
     assert "the skill was changed since" not in cli(done, "status", *MORE).out
+
+
+def test_a_shallow_clone_does_not_ask_what_base_changed(cli, done, clone):
+    Checkout(done).commit(LEDGER, "# Brief\n")
+    shallow = clone("--depth=1", "--no-single-branch", of=done)
+    done.rename(done.parent / "away")
+    assert next_said(cli(shallow, "status", *MORE)) == "step 3 of 4, by `step` or `run`"
 
 
 def next_said(told: Done) -> str:

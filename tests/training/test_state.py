@@ -1,3 +1,4 @@
+import json
 import re
 import shlex
 
@@ -16,6 +17,10 @@ from tests.conftest import BRANCH, CANDIDATE, RULES, SKILL, Checkout, tasks
 LONG = "# Items\n\nOne.\nTwo.\nThree.\nFour.\nFive.\n\n## Rules\n\nAs follows.\n"
 
 
+def status(checkout: Checkout) -> str:
+    return " ".join(in_process(checkout.folder, "status").stdout.split())
+
+
 def test_other_files_of_base_are_left_to_the_merge(checkout):
     checkout.step()
     checkout.commit("README.md", "about\n")
@@ -29,6 +34,7 @@ def test_skill_that_changed_on_base_is_taken_in_and_measured(workshop):
     checkout.step()
     checkout.commit(".skillopt/README.md", "Written by another version.\n")
     theirs = checkout.commit(SKILL, LONG.replace("# Items", "# All items"))
+    assert "measure the skill again, since it was changed by hand; then step 2" in status(checkout)
     checkout.step()
     assert checkout.kinds() == ["start", "step", "measure", "step"]
     assert checkout.contains(theirs)
@@ -46,8 +52,14 @@ def test_conflict_with_base_is_told_and_nothing_moves(checkout, told):
     if "unrelated" in told:
         rewritten = checkout.git("commit-tree", "main^{tree}", "-m", "One commit for all")
         checkout.git("update-ref", "refs/heads/main", rewritten)
-    with pytest.raises(RepositoryError, match=told):
+    with pytest.raises(RepositoryError, match=told) as refused:
         checkout.step()
+    assert f"no step before this is mended: {refused.value.sentences}" in status(checkout)
+    found = in_process(checkout.folder, "status", "--json").stdout
+    assert (json.loads(found)["refused"], '"next": null' in found) == (
+        refused.value.sentences,
+        True,
+    )
     assert checkout.ref(BRANCH) == before
     # until a person has merged it
     tree = f"{BRANCH}^{{tree}}"
@@ -183,6 +195,7 @@ def test_skill_that_was_edited_after_the_merge_is_measured(checkout, squash, tex
     checkout.step()
     merge_pull_request(checkout, squash=squash)
     checkout.commit(SKILL, text)
+    assert "measure the skill again, since it was changed by hand; then step 2" in status(checkout)
     checkout.step()
     assert checkout.kinds() == ["start", "step", "measure", "step"]
     assert checkout.history()[2].skill_sha256 == sha256(text)
@@ -231,8 +244,9 @@ def test_skill_that_is_not_committed_is_refused(checkout):
     checkout.step()
     without = checkout.git("commit-tree", f"{BRANCH}:tasks", "-p", BRANCH, "-m", "Delete the skill")
     checkout.git("update-ref", f"refs/heads/{BRANCH}", without)
-    with pytest.raises(SkillError, match=rf"\({BRANCH} \w{{10}}\)"):
+    with pytest.raises(SkillError, match=rf"\({BRANCH} \w{{10}}\)") as refused:
         checkout.step()
+    assert refused.value.sentences in status(checkout)
 
 
 @pytest.mark.parametrize(
