@@ -12,6 +12,7 @@ from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.report.comment import body, pinned_comment, step_check, step_comment
 from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
+from skillopt_ci.skill.document import fence_closed
 from tests.conftest import Checkout, ModelServer
 
 LINKS = Links("https://github.com/octo/skills", "https://github.com/octo/skills/actions/runs/7")
@@ -36,7 +37,7 @@ def hostile_run(checkout: Checkout, model_server: ModelServer) -> RunView:
             for number, (line, text) in enumerate(zip(lines * 3, texts, strict=False))
         ]
         checkout.write(f"tasks/{split}.jsonl", "\n".join(named) + "\n")
-    model_server.edit = lambda line: {"op": "append", "content": f"- {line}\n{WORDS}"}
+    model_server.edit = lambda line: {"op": "append", "content": fence_closed(f"- {line}\n{WORDS}")}
     for _ in range(2):
         checkout.step(*UNGUARDED)
     return view(open_reader(Globals({}, checkout.folder)))
@@ -44,9 +45,7 @@ def hostile_run(checkout: Checkout, model_server: ModelServer) -> RunView:
 
 def test_nothing_that_is_shown_acts(hostile_run):
     assert len(hostile_run.steps) == 2
-    assert any(edit.applied for step in hostile_run.steps for edit in step.proposal.edits), [
-        edit.reason for step in hostile_run.steps for edit in step.proposal.edits
-    ]
+    assert any(edit.applied for step in hostile_run.steps for edit in step.proposal.edits)
     comments = [make(hostile_run, LINKS) for make in (pinned_comment, step_comment, body)]
     texts = (*comments, step_check(hostile_run, LINKS).summary)
     assert [problems(text) for text in texts] == [[], [], [], []]
