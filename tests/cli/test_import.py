@@ -104,10 +104,7 @@ ITEMS = [{"item": {"ticket": f"Sort {n}.", "correct_label": "Other"}} for n in r
 @pytest.mark.parametrize(
     ("name", "content", "options"),
     [
-        ("rows.json", ROWS, ()),
-        ("rows.jsonl", lines(*ROWS), ()),
         ("rows.csv", "input,expected,kind\n" + "".join(f"Say {n}.,{n},k\n" for n in range(8)), ()),
-        ("q.json", [{"question": f"Say {n}.", "target": n % 2 == 0} for n in range(8)], ()),
         ("hf.json", {"features": [], "rows": [{"row_idx": 0, "row": one} for one in ROWS]}, ()),
         ("tables.json", [{**one, "row": {"input": "a cell"}} for one in ROWS], ()),
         ("lines.json", lines(*ROWS), ()),
@@ -176,7 +173,6 @@ UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
         ({"prompt": "x", "A": "up", "B": "down", "C": None, "answer": "down"}, (), "down"),
         ({"input": "x", "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"input": ONE_OF_TWO, "choices": ["up", "down"], "target": "B"}, (), "B"),
-        ({"question": "x", "choices": ["up", "down"], "answer": 1}, (), "B"),
         ({"question": "x", "choices": "['up'\n 'down']", "answer": "1"}, (), "B"),
         ({"question": "x", "options": ["up", "down"], "answer": 1}, (), "B"),
         ({"question": "x", "choices": ["up", "down"], "answer": "2"}, (), "2"),
