@@ -1,9 +1,9 @@
 """Quantiles and confidence intervals."""
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 #: Terms below this share of the sum no longer change a double.
 _NEGLIGIBLE = 1e-18
@@ -41,8 +41,7 @@ def central_share(angle: float, degrees: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     low: float
     high: float
 

@@ -22,13 +22,15 @@ from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.report import terminal
 from skillopt_ci.report.words import gain_text, usage_text
 from skillopt_ci.rollout.events import attempt_traces, read_events
-from skillopt_ci.rollout.metrics import PairedDifference
 from skillopt_ci.sanitize import harmless, harmless_line
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.text import names_text, percent, plural, rounded, score
 from skillopt_ci.training import offline_eval
 from skillopt_ci.training.state import find_checkout
 from skillopt_ci.util import nearest, pick, user_text
+
+#: What is told of a difference in JSON.
+_DIFFERENCE = "hard=mean standard_error interval clusters tasks=n fixed broken"
 
 
 @command()
@@ -65,12 +67,12 @@ def eval_command(
             offline_eval.evaluate_skills(run, named, split, baseline=baseline is not None)
         )
     if settings.json:
-        none, worth = result.baseline, _difference_json(result.worth)
+        none, worth = result.baseline, result.worth and pick(result.worth, _DIFFERENCE)
         print_json(
             {
                 **pick(result, "split simulated"),
                 "skills": [_skill_json(one) for one in result.skills],
-                "difference": _difference_json(result.difference),
+                "difference": result.difference and pick(result.difference, _DIFFERENCE),
                 **({} if none is None else {"baseline": _skill_json(none), "worth": worth}),
                 **pick(result.usage, "calls tokens cost_usd"),
             }
@@ -103,18 +105,8 @@ def _skill_json(one: offline_eval.Evaluated) -> dict[str, object]:
             task: {"hard": hard, "soft": soft}
             for task, (hard, soft) in one.measurement.tasks.items()
         },
-        "unmeasured": list(one.measurement.errors),
+        "unmeasured": one.measurement.errors,
         **terminal.as_values(one.summary),
-    }
-
-
-def _difference_json(found: PairedDifference | None) -> dict[str, object] | None:
-    if found is None:
-        return None
-    return {
-        **pick(found, "hard=mean standard_error"),
-        "interval": terminal.interval_values(found.interval),
-        **pick(found, "clusters tasks=n fixed broken"),
     }
 
 

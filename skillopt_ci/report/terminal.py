@@ -14,7 +14,6 @@ from skillopt_ci.report.view import EventView, Fact, RunView, run_facts
 from skillopt_ci.rollout.events import AttemptTrace
 from skillopt_ci.rollout.metrics import MeanEstimate, Statistics
 from skillopt_ci.rollout.types import Status
-from skillopt_ci.stats import Interval
 from skillopt_ci.text import cost_text, names_text, percent, plural, rounded, score, with_interval
 from skillopt_ci.util import pick
 
@@ -249,44 +248,24 @@ def remarks(summary: Statistics, *, all_of_them: bool = False) -> Iterator[str]:
         yield f"solved at least once (pass@k): {_by_k(summary.pass_at)}"
         yield f"solved every time (pass^k): {_by_k(summary.pass_hat)}"
     if all_of_them and summary.lengths is not None:
-        low, middle, high = summary.lengths.low, summary.lengths.median, summary.lengths.high
-        yield f"messages in a conversation: {low:g}, {middle:g}, {high:g} (quartiles)"
+        lengths = ", ".join(f"{length:g}" for length in summary.lengths)
+        yield f"messages in a conversation: {lengths} (quartiles)"
 
 
 def as_values(summary: Statistics) -> dict[str, object]:
-    lengths = summary.lengths
+    estimate = "mean standard_error interval tasks=n clusters"
+    of_type = "hard=hard.mean tasks=hard.n soft=soft.mean interval=hard.interval"
     return {
         **pick(summary, "attempts measured solved complete"),
-        "hard_estimate": estimate_values(summary.hard),
-        "soft_estimate": estimate_values(summary.soft),
+        "hard_estimate": pick(summary.hard, estimate),
+        "soft_estimate": pick(summary.soft, estimate),
         "pessimistic": pick(summary, "hard=pessimistic_hard soft=pessimistic_soft"),
-        "missing": list(summary.missing),
+        "missing": summary.missing,
         "error_table": [pick(row, "status=status.value reason count") for row in summary.errors],
-        "by_type": {
-            bucket.task_type: {
-                **pick(bucket, "hard=hard.mean tasks=hard.n soft=soft.mean"),
-                "interval": interval_values(bucket.hard.interval),
-            }
-            for bucket in summary.by_type
-        },
+        "by_type": {one.task_type: pick(one, of_type) for one in summary.by_type},
         "limits": {one.limit.value: pick(one, "of_all of_unsolved") for one in summary.limits},
-        "model_ended_of_unsolved": summary.model_ended,
-        "lengths": lengths and [lengths.low, lengths.median, lengths.high],
-        "pass_at": {str(k): value for k, value in summary.pass_at.items()},
-        "pass_hat": {str(k): value for k, value in summary.pass_hat.items()},
+        **pick(summary, "model_ended_of_unsolved=model_ended lengths pass_at pass_hat"),
     }
-
-
-def estimate_values(found: MeanEstimate) -> dict[str, object]:
-    return {
-        **pick(found, "mean standard_error"),
-        "interval": interval_values(found.interval),
-        **pick(found, "tasks=n clusters"),
-    }
-
-
-def interval_values(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [interval.low, interval.high]
 
 
 def _by_k(values: Mapping[int, float]) -> str:

@@ -142,19 +142,12 @@ class LimitShare:
     of_unsolved: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Quartiles:
-    low: float
-    median: float
-    high: float
-
-
-def quartiles(values: Sequence[float]) -> Quartiles | None:
+def quartiles(values: Sequence[float]) -> tuple[float, ...] | None:
     """The quartiles of ``values``, if any: Hyndman and Fan's type 7 (1996), NumPy's default."""
     if not values:
         return None
     several = values if len(values) > 1 else [*values, *values]
-    return Quartiles(*statistics.quantiles(several, n=4, method="inclusive"))
+    return tuple(statistics.quantiles(several, n=4, method="inclusive"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +211,7 @@ class Statistics:
     by_type: tuple[Bucket, ...]
     limits: tuple[LimitShare, ...]
     model_ended: float | None
-    lengths: Quartiles | None
+    lengths: tuple[float, ...] | None
     pass_at: Mapping[int, float]
     pass_hat: Mapping[int, float]
 

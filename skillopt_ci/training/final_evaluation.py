@@ -1,7 +1,7 @@
 """The end of a run: test first, best and last skill, unless tested before; commit a summary."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 
 from skillopt_ci.aio import map_ordered
@@ -198,11 +198,16 @@ def _summary(
     history = (*checkout.history, entry)
 
     def final(sha256: str, step: int, origin: str, score: float | None) -> FinalSkill:
-        skill = FinalSkill(sha256=sha256, step=step, origin=origin, score=score)
-        if (test := tests.get(sha256)) is None:
-            return skill
-        tested = {"test": test, "interval": astuple(wilson(test.hard, test.n))}
-        return skill.model_copy(update={**tested, "by_type": by_type(run.test, test)})
+        test = tests.get(sha256)
+        return FinalSkill(
+            sha256=sha256,
+            step=step,
+            origin=origin,
+            score=score,
+            test=test,
+            interval=None if test is None else wilson(test.hard, test.n),
+            by_type={} if test is None else by_type(run.test, test),
+        )
 
     # what was measured before the tasks or the way of measuring changed does not compare
     first = history[comparable_from(history)]

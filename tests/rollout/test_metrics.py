@@ -142,7 +142,7 @@ def test_without_a_failure_there_is_no_share_of_failures():
     assert found.limits == (metrics.LimitShare(Limit.COST, 1.0, None),)
     assert found.model_ended is None
     found = summed([attempt(str(n), messages=n) for n in (0, 2, 4, 10)])
-    assert found.lengths == metrics.Quartiles(3.0, 4.0, 7.0)
+    assert found.lengths == (3.0, 4.0, 7.0)
 
 
 def test_buckets_are_by_type_with_a_name_for_the_rest():
