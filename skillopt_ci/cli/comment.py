@@ -169,11 +169,15 @@ def note_id(said: Comment) -> str:
 
 def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace]:
     """Where each task is defined in the repository; nothing if they cannot be read."""
-    found, tasks, root = dict[str, comment.TaskPlace](), loaded.config.tasks, repository.resolve()
+    found, root = dict[str, comment.TaskPlace](), repository.resolve()
+    if loaded.config.tasks is None:
+        return found
     with suppress(SkilloptError):
-        for task in () if tasks is None else load_splits(tasks, loaded.root).all:
-            file = None if task.file is None else task.file.resolve()
-            if file is not None and task.line is not None and file.is_relative_to(root):
+        for task in load_splits(loaded.config.tasks, loaded.root).all:
+            if task.file is None or task.line is None:
+                continue
+            file = task.file.resolve()
+            if file.is_relative_to(root):
                 found[task.id] = comment.TaskPlace(file.relative_to(root).as_posix(), task.line)
     return found
 

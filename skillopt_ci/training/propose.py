@@ -2,8 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from skillopt_ci.rollout.metrics import Aggregate, mean_of
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
+from skillopt_ci.skill.edits import EditReport
 from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training import replies
 from skillopt_ci.training.aggregate import Selected, merge, select
@@ -35,11 +35,10 @@ from skillopt_ci.training.review_comments import (
     render_notes,
     unheard,
 )
-from skillopt_ci.training.rollout_stage import WorkedBatch, batch_record, learn, work_on
+from skillopt_ci.training.rollout_stage import batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import Updated, UpdateMode, take_notes, update, update_mode
-from skillopt_ci.util import pick
 
 
 async def propose(
@@ -82,29 +81,44 @@ async def propose(
     threshold = optimizer.skill_aware_consolidate_threshold
     notes = await take_notes(skill, updated.skill, reflections, threshold, chat)
     after = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
-    lost = [one for batch in worked for one in batch.lost]
-    lost += filter(None, (undecided, updated.lost))
-    unusable = tuple(
-        evidence.UnusableReply(reason=one.error.message, beginning=one.reply.strip()[:300])
-        for one in lost
+    batches = tuple(map(batch_record, worked))
+    lost = [*(one for batch in worked for one in batch.lost), undecided, updated.lost]
+    # if no analyst answered, a later step reads them
+    read = heard if reflections else ()
+    record = evidence.ProposalRecord(
+        rollout=_rollout_record(rollouts),
+        batches=batches,
+        patterns=tuple(seen for one in reflections for seen in one.failure_patterns),
+        n_failure_patches=sum(one.n_failure_patches for one in batches),
+        n_success_patches=sum(one.n_success_patches for one in batches),
+        n_edits_merged=len(merged.edits),
+        mode=mode.name,
+        edit_budget=limit,
+        learning_rate=rate,
+        selection=selected.how,
+        reasoning="\n\n".join(filter(None, (selected.patch.reasoning, updated.reasoning))),
+        edits=tuple(_edit_record(one, read) for one in updated.reports),
+        suggestions=tuple(
+            evidence.SuggestionRecord.model_validate(edit, from_attributes=True)
+            for edit in selected.patch.edits
+            if isinstance(edit, replies.Suggestion)
+        ),
+        change_summary=updated.change_summary,
+        notes=notes,
+        reviewer_notes=tuple(_note_records(read, reflections, selected, updated)),
+        outcome=updated.outcome,
+        refused=updated.refused,
+        screened=tuple(reason for one in reflections for reason in one.refused),
+        unusable=_unusable([one for one in lost if one is not None], len(reflections)),
+        diff=unified_diff(skill, after),
+        skill_before=sha256(skill),
+        skill_after=sha256(after),
+        config_sha256=run.config_sha256,
+        usage={
+            stage: evidence.as_recorded(used)
+            for stage, used in by_stage(models.meter.accounts()).items()
+        },
     )
-    asked = len(unusable) + len(reflections)
-    used = by_stage(models.meter.accounts())
-    facts = {
-        **_evidence(worked, rollouts, reflections, selected, updated, heard),
-        "n_edits_merged": len(merged.edits),
-        "mode": mode.name,
-        "edit_budget": limit,
-        "learning_rate": rate,
-        "notes": notes,
-        "unusable": evidence.UnusableReplies(asked=asked, replies=unusable) if unusable else None,
-        "diff": unified_diff(skill, after),
-        "skill_before": sha256(skill),
-        "skill_after": sha256(after),
-        "config_sha256": run.config_sha256,
-        "usage": {stage: evidence.as_recorded(one) for stage, one in used.items()},
-    }
-    record = evidence.ProposalRecord.model_validate(facts)
     if guard.rules.secrets:
         # what the guard keeps out of the skill must not enter git in the record
         told = redacted_values(
@@ -114,64 +128,76 @@ async def propose(
     return after, record
 
 
-def _evidence(
-    worked: Sequence[WorkedBatch],
-    rollouts: Sequence[Rollout],
+def _rollout_record(rollouts: Sequence[Rollout]) -> evidence.RolloutRecord:
+    means = mean_of(rollouts)
+    return evidence.RolloutRecord(
+        hard=means.hard,
+        soft=means.soft,
+        n=means.n,
+        errors=means.errors,
+        tasks=tuple(
+            evidence.TaskOutcome(
+                id=one.task_id,
+                status=one.status,
+                hard=one.hard,
+                soft=one.soft,
+                reason=one.reason[:300],
+                task_type=one.task_type,
+                attempt=one.attempt,
+            )
+            for one in rollouts
+        ),
+    )
+
+
+def _edit_record(made: EditReport, read: Sequence[ReviewerNote]) -> evidence.EditRecord:
+    edit = made.edit
+    return evidence.EditRecord(
+        op=edit.op,
+        target=edit.target,
+        content=edit.content,
+        source_type=edit.source_type,
+        support_count=edit.support_count,
+        status=made.status.value,
+        reason=made.reason,
+        note_ids=tuple(note.id for note in read if note.id in edit.note_ids),
+    )
+
+
+def _note_records(
+    read: Sequence[ReviewerNote],
     reflections: Sequence[replies.Reflection[Any]],
     selected: Selected[Any],
     updated: Updated,
-    heard: Sequence[ReviewerNote],
-) -> dict[str, object]:
-    batches = tuple(map(batch_record, worked))
-    tasks = [
-        {**pick(one, "id=task_id status hard soft task_type attempt"), "reason": one.reason[:300]}
-        for one in rollouts
-    ]
-    patch, taken = selected.patch, tuple[Any, ...]()
+) -> Iterator[evidence.ReviewerNoteRecord]:
+    taken: Sequence[Any] = ()
     if updated.reports:
-        taken = tuple(one.edit for one in updated.reports if one.status.applied)
+        taken = [one.edit for one in updated.reports if one.status.applied]
     elif updated.outcome == "updated" and not updated.refused:
-        taken = patch.edits
-    # if no analyst answered, a later step reads them
-    read = heard if reflections else ()
+        taken = selected.patch.edits
     proposed = (edit for one in reflections for edit in one.patch.edits)
     times_proposed = Counter(note for edit in proposed for note in edit.note_ids)
     times_taken = Counter(note for edit in taken for note in edit.note_ids)
-    return {
-        "rollout": {**asdict(mean_of(rollouts)), "tasks": tasks},
-        "batches": batches,
-        "patterns": tuple(seen for one in reflections for seen in one.failure_patterns),
-        "n_failure_patches": sum(one.n_failure_patches for one in batches),
-        "n_success_patches": sum(one.n_success_patches for one in batches),
-        "screened": tuple(reason for one in reflections for reason in one.refused),
-        "selection": selected.how,
-        "reasoning": "\n\n".join(filter(None, (patch.reasoning, updated.reasoning))),
-        "edits": tuple(
-            {
-                **pick(one.edit, "op target content source_type support_count"),
-                "status": one.status.value,
-                "reason": one.reason,
-                "note_ids": [note.id for note in read if note.id in one.edit.note_ids],
-            }
-            for one in updated.reports
-        ),
-        "suggestions": tuple(
-            evidence.SuggestionRecord.model_validate(edit, from_attributes=True)
-            for edit in patch.edits
-            if isinstance(edit, replies.Suggestion)
-        ),
-        "change_summary": updated.change_summary,
-        "outcome": updated.outcome,
-        "refused": updated.refused,
-        "reviewer_notes": tuple(
-            evidence.ReviewerNoteRecord(
-                **asdict(replace(note, text=note.text[:RECORDED_CHARACTERS])),
-                proposed=times_proposed[note.id],
-                taken=times_taken[note.id],
-            )
-            for note in read
-        ),
-    }
+    for note in read:
+        yield evidence.ReviewerNoteRecord(
+            id=note.id,
+            author=note.author,
+            text=note.text[:RECORDED_CHARACTERS],
+            path=note.path,
+            line=note.line,
+            url=note.url,
+            proposed=times_proposed[note.id],
+            taken=times_taken[note.id],
+        )
+
+
+def _unusable(lost: Sequence[Lost], answered: int) -> evidence.UnusableReplies | None:
+    replied = tuple(
+        evidence.UnusableReply(reason=one.error.message, beginning=one.reply.strip()[:300])
+        for one in lost
+    )
+    asked = len(lost) + answered
+    return evidence.UnusableReplies(asked=asked, replies=replied) if lost else None
 
 
 # The learning rate, where the optimizer chooses it.
