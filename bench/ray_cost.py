@@ -23,7 +23,7 @@ from skillopt_ci.cli.build import open_run
 from skillopt_ci.cli.options import Globals
 from skillopt_ci.progress import silent
 from skillopt_ci.training.run_context import equipped
-from skillopt_ci.training.trainer import StepOutcome, advance
+from skillopt_ci.training.trainer import advance
 
 LIMIT = 1.3
 STEPS = 3
@@ -35,7 +35,7 @@ async def train_some(root: Path) -> None:
     async with equipped(opened) as (run, _):
         for _ in range(STEPS):
             began = time.monotonic()
-            while not isinstance(await advance(run), StepOutcome):
+            while (outcome := await advance(run)) and not outcome.is_step:
                 pass
             print(time.monotonic() - began)
 

@@ -36,7 +36,7 @@ from skillopt_ci.ledger.records import BoundaryRecord, HistoryEntry, State, Step
 from skillopt_ci.model import providers
 from skillopt_ci.progress import Event, Observer, StageFinished, silent
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.trainer import BoundaryOutcome, Outcome, StepOutcome, advance
+from skillopt_ci.training.trainer import Outcome, advance
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -275,14 +275,14 @@ class Checkout:
         settings = Globals({"DEMO_KEY": "sk-demo-key"}, self.folder, overrides=overrides)
         return open_run(settings, observer)
 
-    def step(self, *overrides: str, observer: Observer = silent) -> StepOutcome | None:
+    def step(self, *overrides: str, observer: Observer = silent) -> Outcome | None:
         """Do one step, as the command does."""
         session, outcomes = self.session(*overrides, observer=observer), list[Outcome]()
         with session.ledger.lock():
             asyncio.run(train_once(session, outcomes.append))
-        return next((one for one in outcomes if isinstance(one, StepOutcome)), None)
+        return next((one for one in outcomes if one.is_step), None)
 
-    def done(self, *overrides: str, observer: Observer = silent) -> StepOutcome:
+    def done(self, *overrides: str, observer: Observer = silent) -> Outcome:
         """Do one step of those that are left."""
         outcome = self.step(*overrides, observer=observer)
         assert outcome is not None
@@ -293,19 +293,19 @@ class Checkout:
         with pytest.raises(Stopped):
             (self.end_epoch if epoch_end else self.step)(*overrides, observer=stop_when_proposed)
 
-    def run(self, *overrides: str, observer: Observer = silent) -> list[StepOutcome]:
+    def run(self, *overrides: str, observer: Observer = silent) -> list[Outcome]:
         """Do all steps that are left."""
         session, outcomes = self.session(*overrides, observer=observer), list[Outcome]()
         with session.ledger.lock():
             asyncio.run(train_all(session, outcomes.append))
-        return [one for one in outcomes if isinstance(one, StepOutcome)]
+        return [one for one in outcomes if one.is_step]
 
-    def end_epoch(self, *overrides: str, observer: Observer = silent) -> BoundaryOutcome | None:
+    def end_epoch(self, *overrides: str, observer: Observer = silent) -> Outcome | None:
         """Do the end of an epoch if it is due, as the command does."""
         session = self.session(*EPOCH_ENDS, *overrides, observer=observer)
         with session.ledger.lock():
             outcome = asyncio.run(advance(session, only_epoch_end=True))
-        assert not isinstance(outcome, StepOutcome)
+        assert outcome is None or not outcome.is_step
         return outcome
 
     def show(self, revision: str, path: str = SKILL) -> str:

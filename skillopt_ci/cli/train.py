@@ -19,6 +19,7 @@ from skillopt_ci.errors import RepositoryError, UsageError
 from skillopt_ci.estimate.calls import CONFIRMATION, Range
 from skillopt_ci.estimate.estimate import Estimate, Part, estimate
 from skillopt_ci.ledger.ledger import newest
+from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report import terminal
 from skillopt_ci.report.commits import summary_rows
@@ -111,7 +112,7 @@ async def _step(
                 return found
             tell(found)
             trainer.refuse_unusable_optimizer(ready, found)
-            if isinstance(found, trainer.StepOutcome):
+            if found.is_step:
                 return None
         return await trainer.patiently(ready, partial(finish, early=False), 0)
 
@@ -133,9 +134,9 @@ def run_command(settings: Globals, notes: Path | None) -> None:
     elif not outcomes:
         _tell_recorded(run, before, settings)
     if settings.verbosity >= 0:
-        ends = sum(isinstance(outcome, trainer.BoundaryOutcome) for outcome in outcomes)
-        done = plural(len(outcomes) - ends, "step")
-        done += f" and {plural(ends, 'epoch end')}" if ends else ""
+        steps = sum(outcome.is_step for outcome in outcomes)
+        ends = len(outcomes) - steps
+        done = plural(steps, "step") + (f" and {plural(ends, 'epoch end')}" if ends else "")
         settings.say(f"{capitalized(_why_over(run))}. This command did {done}.", err=True)
 
 
@@ -288,34 +289,29 @@ def print_outcome(outcome: trainer.Outcome, settings: Globals) -> None:
     brief = terminal.rows_at_a_glance(view, outcome.state)
     rows = terminal.rows_in_full(view) if settings.verbosity else brief
     click.echo(err=True)
-    print_rows(settings, _title(outcome), rows)
+    print_rows(settings, terminal.title(outcome.record, outcome.total), rows)
     click.echo(file=settings.people)
 
 
-def _title(outcome: trainer.Outcome) -> str:
-    total = outcome.total if isinstance(outcome, trainer.StepOutcome) else None
-    return terminal.title(outcome.record, total)
-
-
 def summary(outcome: trainer.Outcome, *, colour: bool = False) -> str:
-    verdict, scores = event_view(outcome.record).verdict, ""
-    if isinstance(outcome, trainer.StepOutcome) and outcome.decision.score_after is not None:
-        scores = f", {arrow(outcome.decision)}"
-    shown = click.style(verdict, fg=verdict_style(verdict)) if colour else verdict
-    return f"{_title(outcome)}: {shown}{scores}"
+    view, decision, scores = event_view(outcome.record), outcome.decision, ""
+    if outcome.is_step and decision is not None and decision.score_after is not None:
+        scores = f", {arrow(decision)}"
+    shown = click.style(view.verdict, fg=verdict_style(view.verdict)) if colour else view.verdict
+    return f"{terminal.title(outcome.record, outcome.total)}: {shown}{scores}"
 
 
 def outcome_json(outcome: trainer.Outcome) -> dict[str, object]:
     """The same as one flat object; no major version removes or renames a key."""
-    record, usage, decision = outcome.record, outcome.record.usage, outcome.record.decision
-    if isinstance(outcome, trainer.StepOutcome):
-        place = {"kind": "step", **pick(record, "step epoch"), "action": outcome.decision.action}
-        more: dict[str, object] = {"edits": outcome.record.proposal.change_count}
+    record, usage, decision = outcome.record, outcome.record.usage, outcome.decision
+    if isinstance(record, StepRecord):
+        place = {"kind": "step", **pick(record, "step epoch action=decision.action")}
+        more: dict[str, object] = {"edits": record.proposal.change_count}
     else:
         place = {"kind": "slow_update", **pick(record, "epoch step action")}
-        slow, meta = outcome.record.slow_update, outcome.record.meta_skill
+        slow, meta = record.slow_update, record.meta_skill
         more = {
-            "pairs": len(outcome.record.pairs),
+            "pairs": len(record.pairs),
             "guidance": slow and slow.action,
             "meta_skill": meta and meta.action,
         }

@@ -54,26 +54,22 @@ MOST_UNUSABLE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class StepOutcome:
-    """A step's record, the commit and state after it, and the ``total`` steps of the run."""
+class Outcome:
+    """A decided step or epoch's end, the commit and state after it, and the ``total`` steps."""
 
-    record: StepRecord
-    decision: Decision
+    record: StepRecord | BoundaryRecord
     commit: str
     state: State
     total: int
     seconds: float
 
+    @property
+    def is_step(self) -> bool:
+        return isinstance(self.record, StepRecord)
 
-@dataclass(frozen=True, slots=True)
-class BoundaryOutcome:
-    record: BoundaryRecord
-    commit: str
-    state: State
-    seconds: float
-
-
-Outcome = StepOutcome | BoundaryOutcome
+    @property
+    def decision(self) -> Decision | None:
+        return self.record.decision
 
 
 async def train(run: Run) -> AsyncGenerator[Outcome, None]:
@@ -86,7 +82,8 @@ async def train(run: Run) -> AsyncGenerator[Outcome, None]:
 
 def refuse_unusable_optimizer(run: Run, outcome: Outcome) -> None:
     """Raise OptimizerUnusable after steps without usable replies; the next command tries again."""
-    last = outcome.record.proposal.unusable if isinstance(outcome, StepOutcome) else None
+    record = outcome.record
+    last = record.proposal.unusable if isinstance(record, StepRecord) else None
     if last is None:
         return
     records = step_records(
@@ -146,33 +143,12 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
         candidate = await _resumed_or_proposed(run, checkout, work, candidate, models)
         decision = await evaluate(run, checkout, candidate, models)
     record = candidate.record.model_copy(update={"decision": decision, **_spent(models.meter)})
-    skill = checkout.skill
-    notes = record.proposal.notes if isinstance(record, StepRecord) else None
-    if decision is not None and decision.stays:
-        skill = candidate.skill
-    elif decision is not None and decision.kept_notes is not None and notes is not None:
-        skill = with_notes(skill, notes.appendix)
-    changes, origin = dict[str, object](boundary=record.epoch), f"end of epoch {record.epoch}"
-    if isinstance(record, StepRecord):
-        heard = [*checkout.state.heard_notes, *(one.id for one in record.proposal.reviewer_notes)]
-        changes = {"step": record.step, "epoch": record.epoch, "heard_notes": tuple(heard)}
-        if record.basis_sha256 == run.basis_sha256:  # else it changed since the step was proposed
-            extra = plan.extra_steps(len(run.splits.train), run.config.train, checkout.state)
-            changes |= {"basis": run.basis, "kept": run.kept, "extra_steps": extra}
-        origin = f"step {record.step}"
-    changes |= {
-        **decided_snapshots(decision, candidate.skill, record.step, origin),
-        **charged(checkout, record.usage, record.accounts),
-        "config_sha256": run.config_sha256,
-        "simulated": run.simulated,
-    }
-    after = replace(checkout, state=checkout.state.model_copy(update=changes), skill=skill)
+    candidate = replace(candidate, record=record)
+    after = _decided(run, checkout, candidate)
     run.listen(Decided(after, record))
     seconds = run.clock() - began
     # in a thread, so that prefetched rollouts continue meanwhile
-    decided = await asyncio.to_thread(
-        commit_decision, run, checkout, replace(candidate, record=record), after, seconds
-    )
+    decided = await asyncio.to_thread(commit_decision, run, checkout, candidate, after, seconds)
     last, sizes = plan.last_step_of(run, decided), plan.sizes_of(run.config, run.splits)
     if plan.all_solved(run.config, sizes, decided.state) and decided.state.step >= last:
         run.observer(
@@ -181,12 +157,36 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
                 f"so training ends. To go on, add harder tasks, or more.{unused_tasks(run)}"
             )
         )
-    if isinstance(record, BoundaryRecord):
-        run.observer(StageFinished("epoch end", "recorded"))
-        return BoundaryOutcome(record, decided.commit, decided.state, seconds)
-    assert decision is not None  # noqa: S101 - a step always has one
-    run.observer(StageFinished("decide", "recorded"))
-    return StepOutcome(record, decision, decided.commit, decided.state, last, seconds)
+    outcome = Outcome(record, decided.commit, decided.state, last, seconds)
+    run.observer(StageFinished("decide" if outcome.is_step else "epoch end", "recorded"))
+    return outcome
+
+
+def _decided(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> ScoredCheckout:
+    """``checkout`` with the skill and the state that the decision on ``candidate`` leads to."""
+    record, decision, skill = candidate.record, candidate.record.decision, checkout.skill
+    if decision is not None and decision.stays:
+        skill = candidate.skill
+    changes: dict[str, object]
+    if isinstance(record, StepRecord):
+        notes, reviewers = record.proposal.notes, record.proposal.reviewer_notes
+        if notes is not None and decision is not None and decision.kept_notes is not None:
+            skill = with_notes(skill, notes.appendix)
+        heard = (*checkout.state.heard_notes, *(note.id for note in reviewers))
+        changes = {"step": record.step, "epoch": record.epoch, "heard_notes": heard}
+        if record.basis_sha256 == run.basis_sha256:  # else it changed since the step was proposed
+            extra = plan.extra_steps(len(run.splits.train), run.config.train, checkout.state)
+            changes |= {"basis": run.basis, "kept": run.kept, "extra_steps": extra}
+        origin = f"step {record.step}"
+    else:
+        changes, origin = {"boundary": record.epoch}, f"end of epoch {record.epoch}"
+    changes |= {
+        **decided_snapshots(decision, candidate.skill, record.step, origin),
+        **charged(checkout, record.usage, record.accounts),
+        "config_sha256": run.config_sha256,
+        "simulated": run.simulated,
+    }
+    return replace(checkout, state=checkout.state.model_copy(update=changes), skill=skill)
 
 
 def _spent(meter: Meter) -> dict[str, object]:

@@ -16,7 +16,7 @@ from skillopt_ci.errors import ExitCode
 from skillopt_ci.git.locks import run_lock
 from skillopt_ci.model.types import Usage
 from skillopt_ci.progress import silent
-from skillopt_ci.training.trainer import StepOutcome, advance
+from skillopt_ci.training.trainer import Outcome, advance
 from tests.cli.conftest import BRANCH
 from tests.conftest import RULES, SKILL, Checkout
 
@@ -329,9 +329,9 @@ def settings(fresh: Path) -> Globals:
 
 
 @pytest.fixture
-def outcome(settings: Globals) -> StepOutcome:
+def outcome(settings: Globals) -> Outcome:
     found = asyncio.run(advance(open_run(settings, silent)))
-    assert isinstance(found, StepOutcome)
+    assert found.is_step
     return found
 
 
@@ -348,7 +348,7 @@ def test_an_unknown_cost_is_null_and_a_step_without_a_candidate_has_no_score(out
     nothing = {"action": "skip_no_patches", "score_after": None, "measurement": None}
     skipped = outcome.decision.model_copy(update=nothing)
     record = outcome.record.model_copy(update={"decision": skipped})
-    empty = replace(outcome, record=record, decision=skipped)
+    empty = replace(outcome, record=record)
     assert outcome_json(empty)["score_after"] is None
     assert summary(empty).endswith(": nothing proposed")
 

@@ -10,7 +10,6 @@ from skillopt_ci.training.run_context import Run, equipped
 from skillopt_ci.training.state import candidate_at, find_checkout
 from skillopt_ci.training.trainer import (
     Outcome,
-    StepOutcome,
     advance,
     patiently,
     refuse_unusable_optimizer,
@@ -37,7 +36,7 @@ async def train_once(session: Run, told: Callable[[Outcome], object]) -> int:
             done += 1
             told(outcome)
             refuse_unusable_optimizer(ready, outcome)
-            if isinstance(outcome, StepOutcome):
+            if outcome.is_step:
                 break
     return done
 

@@ -14,11 +14,11 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import notes_of, with_notes
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.replies import Patch, Reflection
-from skillopt_ci.training.trainer import StepOutcome
+from skillopt_ci.training.trainer import Outcome
 from skillopt_ci.training.update import notes_from, take_notes
 from tests.conftest import BRANCH, HARMFUL, Checkout, ModelServer
 
-Step = Callable[..., StepOutcome]
+Step = Callable[..., Outcome]
 
 
 BODY = "# Skill\n\n- A rule.\n"
@@ -140,7 +140,7 @@ def propose(server: ModelServer, lines: tuple[str, ...], notes: tuple[str, ...])
 
 @pytest.fixture
 def step(checkout: Checkout, model_server: ModelServer) -> Step:
-    def run(lines: tuple[str, ...], notes: tuple[str, ...], *overrides: str) -> StepOutcome:
+    def run(lines: tuple[str, ...], notes: tuple[str, ...], *overrides: str) -> Outcome:
         propose(model_server, lines, notes)
         return checkout.done(AWARE, *overrides)
 

@@ -19,7 +19,7 @@ from skillopt_ci.training import state
 from skillopt_ci.training.ask import OptimizerChat
 from skillopt_ci.training.guard import guard_context
 from skillopt_ci.training.propose import coerced, decide_learning_rate
-from skillopt_ci.training.trainer import StepOutcome, prepare
+from skillopt_ci.training.trainer import Outcome, prepare
 from tests.conftest import BRANCH, CANDIDATE, SKILL, Checkout, ModelServer
 
 #: A step's calls: 8 for the baseline, then 4 rollouts, 2 analysts, 1 merge, 8 for the candidate.
@@ -142,10 +142,10 @@ KEY = "sk-demo-key"
 
 
 @pytest.fixture
-def step(checkout: Checkout, model_server: ModelServer) -> Callable[..., StepOutcome]:
+def step(checkout: Checkout, model_server: ModelServer) -> Callable[..., Outcome]:
     """Do a step in which the lines are proposed, or the document that is given."""
 
-    def run(*lines: str, document: str = "", overrides: tuple[str, ...] = ()) -> StepOutcome:
+    def run(*lines: str, document: str = "", overrides: tuple[str, ...] = ()) -> Outcome:
         edits = [{"op": "append", "content": f"- {line}"} for line in lines]
         whole = [{"new_skill": document}]
         payload = {"edits": edits, "skill_candidates": whole, "reasoning": "; ".join(lines)}

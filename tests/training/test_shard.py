@@ -20,7 +20,7 @@ from skillopt_ci.training.prefetcher import (
 )
 from skillopt_ci.training.run_context import Run
 from skillopt_ci.training.state import Candidate
-from skillopt_ci.training.trainer import BoundaryOutcome, StepOutcome, advance_to_candidate
+from skillopt_ci.training.trainer import advance_to_candidate
 from tests.conftest import EPOCH_ENDS, Checkout, Workshop
 
 SKILL = "# Items\n\nThey are numbered.\n\nThey have kinds.\n"
@@ -130,7 +130,7 @@ def test_half_a_step_goes_on_with_the_candidate_in_flight(fleet):
 
 def test_half_a_step_without_a_candidate_is_a_whole_one(fleet, model_server):
     model_server.plan = ()
-    assert isinstance(asyncio.run(advance_to_candidate(fleet.session())), StepOutcome)
+    assert asyncio.run(advance_to_candidate(fleet.session())).is_step
 
 
 def test_end_of_an_epoch_is_done_before_half_a_step(fleet):
@@ -141,7 +141,7 @@ def test_end_of_an_epoch_is_done_before_half_a_step(fleet):
     assert ahead is not None
     assert (ahead.phase, ahead.attempts) == ("test", ())
     session = fleet.session(*EPOCH_ENDS)
-    assert isinstance(asyncio.run(advance_to_candidate(session)), BoundaryOutcome)
+    assert asyncio.run(advance_to_candidate(session)).is_step is False
     assert isinstance(asyncio.run(advance_to_candidate(session)), Candidate)
 
 
