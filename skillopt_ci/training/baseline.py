@@ -79,7 +79,6 @@ def first_impression(current: Measurement) -> Note | None:
 async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False) -> ScoredCheckout:
     """Measure and record a skill without a score; a ``candidate`` is charged once it is decided."""
     why, before = unscored(run, checkout), checkout.state
-    taken = taken_back(checkout.history)
     if not why and before is not None:
         return as_scored(checkout, before)
     seen = seen_path(run.root, run.config.skill, run.ledger.git.folder.resolve())
@@ -89,22 +88,9 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
     warn_of_trained(run, checkout, run.selection, "selection")
     run.observer(Note(f"Measuring the current skill: {why}."))
     async with open_models(run, checkout, "measure", alone=candidate) as models:
-        measurement = None
-        if taken and before is not None:  # a revert may have restored an earlier, measured text
-            known = measured_before(run, as_scored(checkout, before), checkout.skill)
-            measurement = None if known is None else known.measurement.whole
-        if measurement is None:
-            measurement = await measure(run, models, checkout.skill, run.selection, baseline=True)
-        if before is None:
-            step, origin = 0, "initial"
-        elif before.current.sha256 == checkout.sha256:
-            step, origin = before.current.step, before.current.origin
-        else:
-            step, origin = before.step, f"without {taken[0].taken}" if taken else "edited by hand"
-        current = Snapshot(
-            sha256=checkout.sha256, step=step, origin=origin, measurement=measurement
-        )
+        current = await _measured(run, checkout, models)
         best_skill, best = await _best(run, checkout, current, models)
+    measurement = current.measurement
     if before is None and (note := first_impression(measurement)):
         run.observer(note)
     found: dict[str, object] = {
@@ -141,6 +127,22 @@ async def ensure_scored(run: Run, checkout: Checkout, *, candidate: bool = False
     changes = changes_since(None if before is None else before.basis, run.basis)
     event = RunEvent(entry, state, checkout.skill, files, changes=changes)
     return record_events(run, checkout, event)
+
+
+async def _measured(run: Run, checkout: Checkout, models: OpenModels) -> Snapshot:
+    before, taken, known = checkout.state, taken_back(checkout.history), None
+    if taken and before is not None:  # a revert may have restored an earlier, measured text
+        known = measured_before(run, as_scored(checkout, before), checkout.skill)
+    measurement = (known and known.measurement.whole) or await measure(
+        run, models, checkout.skill, run.selection, baseline=True
+    )
+    if before is None:
+        step, origin = 0, "initial"
+    elif before.current.sha256 == checkout.sha256:
+        step, origin = before.current.step, before.current.origin
+    else:
+        step, origin = before.step, f"without {taken[0].taken}" if taken else "edited by hand"
+    return Snapshot(sha256=checkout.sha256, step=step, origin=origin, measurement=measurement)
 
 
 def as_scored(checkout: Checkout, state: State) -> ScoredCheckout:
