@@ -38,7 +38,7 @@ def event(event: RunEvent, candidate: str | None) -> CommitText:
         facts |= scores
     elif entry.kind == "revert":
         proposal, number = record.proposal, entry.edit
-        rule = say.gist(proposal.applied_edits[number - 1 : number]) if number else ""
+        rule = say.gist(proposal.applied_edits[number - 1]) if number else ""
         words = (
             f"Take back {entry.reason}: {rule or say.headline(proposal)}",
             f"This reverts {f'edit {number} of ' if number else ''}commit {event.work}.",
@@ -60,12 +60,11 @@ def candidate(record: StepRecord | BoundaryRecord) -> CommitText:
         facts = {"Skillopt-Epoch-End": "true", **facts}
         return _text(record, words, facts, record.skill_after, record.config_sha256)
     proposal = record.proposal
-    when = "One version earlier" if proposal.skill_attempted else "Before this change"
     edits = map(say.edit_text, proposal.applied_edits)
     words = (
         f"Step {record.step}: {say.headline(proposal)}",
         (
-            f"{when} the model scored {score(proposal.rollout.hard)} on "
+            f"Before this change the model scored {score(proposal.rollout.hard)} on "
             f"{plural(proposal.rollout.measured, 'training task')}."
         ),
         _list("", edits if proposal.mode == "patch" else say.rewriting(proposal)),

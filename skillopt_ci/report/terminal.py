@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from skillopt_ci.estimate.calls import Range
 from skillopt_ci.estimate.estimate import Estimate, Part
 from skillopt_ci.ledger.records import BoundaryRecord, Conclusion, HistoryEntry, State, StepRecord
 from skillopt_ci.model.types import Usage
@@ -20,6 +19,8 @@ from skillopt_ci.util import pick
 Rows = tuple[tuple[str, str], ...]
 
 LOG_HEADINGS = ("step", "epoch", "before", "after", "best", "edits", "words", "verdict")
+#: The fields of a range in JSON.
+_SPREAD = "least=low likely most=high"
 ESTIMATE_HEADINGS = ("role", "stage", "calls", "tokens a call", "tokens", "cost")
 #: Longer texts are shown as head and tail, unless the whole text is requested.
 SHORT = 2_000
@@ -310,13 +311,13 @@ def _part_json(part: Part) -> dict[str, object]:
     dollars = part.cost_usd()
     return {
         "name": part.name,
-        "calls": _spread_json(part.calls()),
-        "tokens": _spread_json(part.tokens()),
-        "cost_usd": dollars and _spread_json(dollars),
+        "calls": pick(part.calls(), _SPREAD),
+        "tokens": pick(part.tokens(), _SPREAD),
+        "cost_usd": dollars and pick(dollars, _SPREAD),
         "stages": [
             {
                 **pick(one.account, "role stage"),
-                "calls": _spread_json(one.calls),
+                "calls": pick(one.calls, _SPREAD),
                 **pick(one.size, "prompt_tokens_per_call=usage.prompt_tokens"),
                 **pick(one.size, "completion_tokens_per_call=usage.completion_tokens measured"),
                 "cost_usd_per_call": one.cost_usd,
@@ -324,7 +325,3 @@ def _part_json(part: Part) -> dict[str, object]:
             for one in part.stages
         ],
     }
-
-
-def _spread_json(count: Range) -> dict[str, float]:
-    return {"least": count.low, "likely": count.likely, "most": count.high}

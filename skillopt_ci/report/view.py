@@ -423,7 +423,11 @@ class Lesson:
     edits: Sequence[EditRecord]
     entry: HistoryEntry
     view: EventView
-    decision: Decision | None
+
+    @property
+    def decision(self) -> Decision | None:
+        decision = self.view.record.decision
+        return decision and (decision.notes if self.entry.kind == "notes" else decision)
 
     @property
     def gain(self) -> float:
@@ -440,33 +444,36 @@ class Lesson:
 
 def lessons(run: RunView) -> list[Lesson]:
     """What the branch has learned beyond base, largest gain first."""
-    found, events = list[Lesson](), run.history[run.base_events :]
+    events = run.history[run.base_events :]
     taken = {(entry.step, entry.edit) for entry in events if entry.kind == "revert"}
     later = set[str]()  # a person removed a rule, and a later step learned it again
-    for entry in events[::-1]:
-        notes = entry.kind == "notes"
-        view = run.views.get(("step", entry.step)) if notes else run.told(entry)
-        if view is None or not entry.stays or (not notes and (entry.step, 0) in taken):
-            continue
-        record, edits = view.record, list[EditRecord]()
-        name, decision = view.name.lower(), record.decision
-        if isinstance(record, BoundaryRecord):
-            guidance = "" if record.slow_update is None else record.slow_update.content
-            told = [say.quoted(line, _RULE) for line in guidance.splitlines()]
-        elif notes:
-            told = [say.notes_gist(record.proposal, _RULE)]
-            decision = decision and decision.notes
-        else:
-            proposal = record.proposal
-            reverted = {edit - 1 for step, edit in taken if step == entry.step}
-            gone = reverted.union(_replaced(proposal, run.skill, later))
-            edits = [one for n, one in enumerate(proposal.applied_edits) if n not in gone]
-            later.update(collapsed(edit.content) for edit in edits)
-            told = [rule for n, rule in enumerate(say.rules(proposal, _RULE)) if n not in gone]
-            name += ", a rule of it taken back" if reverted else ""
-        if told := [words for words in told if visible(words).strip()]:
-            found.insert(0, Lesson(name, told, edits, entry, view, decision))
-    return sorted(found, key=lambda one: -one.gain)
+    found = [_lesson(run, entry, taken, later) for entry in reversed(events) if entry.stays]
+    return sorted(filter(None, reversed(found)), key=lambda one: -one.gain)
+
+
+def _lesson(
+    run: RunView, entry: HistoryEntry, taken: Collection[tuple[int, int]], later: set[str]
+) -> Lesson | None:
+    """The rules of ``entry`` that stay; adds its edits to those of ``later`` entries."""
+    notes = entry.kind == "notes"
+    view = run.views.get(("step", entry.step)) if notes else run.told(entry)
+    if view is None or (not notes and (entry.step, 0) in taken):
+        return None
+    record, edits, name = view.record, list[EditRecord](), view.name.lower()
+    if isinstance(record, BoundaryRecord):
+        guidance = "" if record.slow_update is None else record.slow_update.content
+        rules = [say.quoted(line, _RULE) for line in guidance.splitlines()]
+    elif notes:
+        rules = [say.notes_gist(record.proposal, _RULE)]
+    else:
+        reverted = {edit - 1 for step, edit in taken if step == entry.step}
+        gone = reverted.union(_replaced(record.proposal, run.skill, later))
+        edits = [one for n, one in enumerate(record.proposal.applied_edits) if n not in gone]
+        later.update(collapsed(edit.content) for edit in edits)
+        rules = [rule for n, rule in enumerate(say.rules(record.proposal, _RULE)) if n not in gone]
+        name += ", a rule of it taken back" if reverted else ""
+    shown = [rule for rule in rules if visible(rule).strip()]
+    return Lesson(name, shown, edits, entry, view) if shown else None
 
 
 def _replaced(proposal: ProposalRecord, skill: str, later: Collection[str]) -> Iterator[int]:

@@ -167,14 +167,10 @@ def quoted(text: str, limit: int) -> str:
     return one_line(MARKERS.sub(r"\1", _FENCE.sub("", text).strip() or text), limit).rstrip(" .")
 
 
-def gist(edits: Sequence[EditRecord], limit: int = 60) -> str:
-    told = (
-        f"drop “{quoted(edit.target, limit)}”"
-        if edit.op == "delete"
-        else quoted(edit.content, limit) or "empty text"
-        for edit in edits
-    )
-    return "; ".join(told) or "no change"
+def gist(edit: EditRecord, limit: int = 60) -> str:
+    if edit.op == "delete":
+        return f"drop “{quoted(edit.target, limit)}”"
+    return quoted(edit.content, limit) or "empty text"
 
 
 def edit_text(edit: EditRecord) -> str:
@@ -210,7 +206,7 @@ def headline(proposal: ProposalRecord) -> str:
 
 def rules(proposal: ProposalRecord, limit: int = 60) -> tuple[str, ...]:
     """Each change of a step in the model's own words, for people to read as rules."""
-    edits = (gist((edit,), limit) for edit in proposal.applied_edits)
+    edits = (gist(edit, limit) for edit in proposal.applied_edits)
     found = edits if proposal.mode == "patch" else rewriting(proposal)
     return tuple(filter(None, (*found, notes_gist(proposal, limit))))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Literal
 
-from skillopt_ci.aio import map_ordered, siblings
+from skillopt_ci.aio import map_ordered
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
@@ -36,13 +36,8 @@ async def merge(
         stable = library.joined(stable, library.SAME_TRAJECTORIES)
     merger = _Merger(mode, chat, stable, gradient.merge_batch_size)
     chat.observer(StageStarted("aggregate"))
-    found = [one for one in reflections if one.patch.edits]
-    failures = [one.patch for one in found if one.source_type == "failure"]
-    successes = [one.patch for one in found if one.source_type == "success"]
-    async with siblings() as sides:
-        failing = sides.create_task(merger.side(failures, "failure"))
-        succeeding = sides.create_task(merger.side(successes, "success"))
-    failure, success = failing.result(), succeeding.result()
+    sources: tuple[Source, ...] = ("failure", "success")
+    failure, success = await map_ordered(partial(merger.side, reflections), sources, limit=2)
     merged = failure if failure.edits else success
     if failure.edits and success.edits:
         both = failure.edits + success.edits
@@ -70,8 +65,10 @@ class _Merger(Generic[Item]):
     stable: str
     batch_size: int
 
-    async def side(self, patches: Sequence[Patch[Item]], source: Source) -> Patch[Item]:
+    async def side(self, reflections: Sequence[Reflection[Item]], source: Source) -> Patch[Item]:
         level, size = 0, self.batch_size
+        own = (one.patch for one in reflections if one.source_type == source)
+        patches = [patch for patch in own if patch.edits]
         while len(patches) > 1:
             level += 1
             chunks = [patches[start : start + size] for start in range(0, len(patches), size)]

@@ -204,26 +204,27 @@ class Analysts(Generic[Item]):
         """
         async with Begun(self._read) as reading:
             dealer, seen, work = Dealer(self.gradient), list[Rollout](), list[Minibatch]()
+
+            def begin(total: int = 0) -> None:
+                if not reading.tasks:
+                    self.chat.observer(StageStarted("reflect", total))
+                for minibatch in work:
+                    reading.begin(minibatch)
+
             read_now = self.learning_rate != 0
             async for rollout in rollouts:
                 seen.append(rollout)
                 read_now = read_now and rollout.status.measured
                 work += dealer.deal(rollout)
                 if work and read_now:
-                    if not reading.tasks:
-                        self.chat.observer(StageStarted("reflect"))
-                    for minibatch in work:
-                        reading.begin(minibatch)
+                    begin()
             work += dealer.rest()
             if not work and self.chat.reviewer_guidance:
                 # reviewers' requests get an analyst even if there is nothing else to learn
                 both = self.gradient.model_copy(update={"failure_only": False})
                 work = minibatches(seen, both)[:1]
             work = [] if self.learning_rate == 0 else work
-            if not reading.tasks:
-                self.chat.observer(StageStarted("reflect", len(work)))
-            for minibatch in work:
-                reading.begin(minibatch)
+            begin(len(work))
             work.sort(key=lambda one: one.source_type)
             results = [one for minibatch in work for one in await reading.result(minibatch)]
         lost = [one.error for one in results if isinstance(one, Lost)]

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from skillopt_ci.aio import siblings
+from skillopt_ci.aio import map_ordered
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairRecord, SlowUpdateRecord
 from skillopt_ci.messages import fenced
@@ -295,18 +295,16 @@ async def compare_epochs(
     observer(StageStarted("compare", 2 * min(optimizer.slow_update_samples, len(train)) * each))
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
-        async def roll_out(skill: str) -> tuple[Rollout, ...]:
-            requests = rounds(((task, 0) for task in tasks), skill, "slow_rollout", each)
-            return await models.runner.carry_out(
-                requests, lambda one: observer(StageAdvanced("compare", one.task_id))
-            )
-
-        async with siblings() as sides:
-            before = sides.create_task(roll_out(earlier))
-            after = sides.create_task(roll_out(current))
-        scores.add(*before.result(), *after.result())
+        before, after = (
+            rounds(((task, 0) for task in tasks), skill, "slow_rollout", each)
+            for skill in (earlier, current)
+        )
+        rollouts = await models.runner.carry_out(
+            before + after, lambda one: observer(StageAdvanced("compare", one.task_id))
+        )
+        scores.add(*rollouts)
         scores.refuse_errors(run.config.evaluation.max_error_rate, "comparison")
-        return before.result(), after.result()
+        return rollouts[: len(before)], rollouts[len(before) :]
 
     seed, policy = sampling_seed(run, epoch), optimizer.longitudinal_pair_policy
     pairs = await sample_pairs(train, optimizer.slow_update_samples, seed, policy, both)
@@ -347,18 +345,19 @@ async def later_epoch(
         before["slow_update"] = region_text(skill, SLOW_UPDATE) or ""
     if optimizer.use_meta_skill:
         before["meta_skill"] = advice.strip()
-    async with siblings() as questions:
-        asked = {
-            stage: questions.create_task(
-                write(stage, text, (earlier, skill), pairs, chat, run.config.gradient)
-            )
-            for stage, text in before.items()
-        }
+    found = await map_ordered(
+        lambda stage: write(
+            stage, before[stage], (earlier, skill), pairs, chat, run.config.gradient
+        ),
+        before,
+        limit=2,
+    )
+    written = dict(zip(before, found, strict=True))
     guard, slow, meta = guard_context(run, checkout), None, None
-    if "slow_update" in asked:
-        slow = slow_record(skill, asked["slow_update"].result(), guard, run.observer)
-    if "meta_skill" in asked:
-        meta = meta_record(advice, asked["meta_skill"].result(), guard, run.observer)
+    if "slow_update" in written:
+        slow = slow_record(skill, written["slow_update"], guard, run.observer)
+    if "meta_skill" in written:
+        meta = meta_record(advice, written["meta_skill"], guard, run.observer)
     if slow is not None and slow.action == "propose":
         skill = with_region(skill, SLOW_UPDATE, slow.content)
     return skill, _record(run, checkout, epoch, skill, slow, meta, pairs)

@@ -140,8 +140,7 @@ def test_an_edit_is_told_in_words(op, words, make_edit):
 
 def test_the_gist_has_what_the_edits_say(make_edit):
     drop = make_edit(op="delete", target="* **Old:** rule.", content="")
-    assert gist([make_edit(), drop]) == "Be kind; drop “Old: rule”"
-    assert gist([]) == "no change"
+    assert (gist(make_edit()), gist(drop)) == ("Be kind", "drop “Old: rule”")
 
 
 def test_hostile_text_is_inert_in_messages(
