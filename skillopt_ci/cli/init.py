@@ -246,7 +246,7 @@ def _new_run(
         trained = [os.path.relpath(repository / one.skill, root) for one in runs]
     own_name = settings.config.name.partition(".")[0]
     usual = _free(root.name if own_name == "skillopt" else own_name, names)
-    choices = choose(root, decide, usual, trained, look=partial(ask_server, settings.environ))
+    choices = choose(root, decide, usual, trained, partial(ask_server, settings.environ))
     if os.path.normpath(choices.skill) in trained:
         raise UsageError(f"another run trains {choices.skill}", hint="Give another --skill.")
     skill = seen_path(root, choices.skill, repository)
@@ -264,16 +264,11 @@ def _new_run(
 
 
 def choose(
-    root: Path,
-    decide: Decide,
-    usual: str,
-    trained: Collection[str] = (),
-    *,
-    look: Look | None = None,
+    root: Path, decide: Decide, usual: str, trained: Collection[str], look: Look
 ) -> scaffold.Choices:
     """Decide what a run in the folder ``root`` is about, by default a skill not yet ``trained``.
 
-    With ``look``, a model that only some servers have is no default unless this one has it.
+    A model that only some servers have is no default unless this one has it.
     """
     run = decide("run", "Name of the run", usual, run_name)
     found = scaffold.existing_skill(root, trained) or f"skills/{scaffold.slug(run)}/SKILL.md"
@@ -287,7 +282,7 @@ def choose(
         default = _NO_KEY if preset.key_optional or not preset.key else preset.key
         if (variable := _variable(decide("api_key_env", question, default, _variable))) != _NO_KEY:
             place["api_key_env"] = variable
-        if look is not None and provider != "azure":  # which lists models, not deployments
+        if provider != "azure":  # which lists models, not deployments
             there = look(preset, address, variable)
 
     def listed(name: str) -> bool:
@@ -296,7 +291,7 @@ def choose(
 
     def model(key: str, question: str, example: str) -> str:
         own = preset.key_optional or provider in ("azure", "compatible")
-        unsure = look is not None and (own or there) and not listed(example)
+        unsure = (own or there) and not listed(example)
         only = next(iter(there)) if len(there) == 1 else ""
         name = decide(key, question, only if unsure else example)
         if there and not listed(name):

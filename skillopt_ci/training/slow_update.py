@@ -1,4 +1,7 @@
-"""Slow update and meta skill at an epoch's end (SkillOpt, reference 1.11 and 1.12)."""
+"""Slow update and meta skill at an epoch's end (SkillOpt, reference 1.11 and 1.12).
+
+Unlike SkillOpt's, guidance must pass the gate too.
+"""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -13,9 +16,16 @@ from pydantic import Field
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.config.config import Gradient
+from skillopt_ci.ledger.evidence import as_recorded
 from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairRecord, SlowUpdateRecord
 from skillopt_ci.messages import fenced
-from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, RequestTooLarge
+from skillopt_ci.model.types import (
+    ModelRefusal,
+    ModelUnavailable,
+    RequestTooLarge,
+    Usage,
+    by_stage,
+)
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.types import Rollout
@@ -328,7 +338,7 @@ def first_epoch(run: Run, checkout: ScoredCheckout) -> tuple[str, BoundaryRecord
         if region_text(skill, SLOW_UPDATE) is None:
             skill = with_region(skill, SLOW_UPDATE, "")
     meta = MetaSkillRecord(action="skip_first_epoch") if optimizer.use_meta_skill else None
-    return skill, _record(run, checkout, 1, skill, slow, meta, ())
+    return skill, _record(run, checkout, 1, skill, slow, meta)
 
 
 async def later_epoch(
@@ -360,7 +370,8 @@ async def later_epoch(
         meta = meta_record(advice, written["meta_skill"], guard, run.observer)
     if slow is not None and slow.action == "propose":
         skill = with_region(skill, SLOW_UPDATE, slow.content)
-    return skill, _record(run, checkout, epoch, skill, slow, meta, pairs)
+    used = by_stage(models.meter.accounts())
+    return skill, _record(run, checkout, epoch, skill, slow, meta, pairs, used)
 
 
 def _record(
@@ -370,7 +381,8 @@ def _record(
     skill: str,
     slow: SlowUpdateRecord | None,
     meta: MetaSkillRecord | None,
-    pairs: Sequence[Pair],
+    pairs: Sequence[Pair] = (),
+    used: Mapping[str, Usage] = {},
 ) -> BoundaryRecord:
     return BoundaryRecord(
         epoch=epoch,
@@ -386,4 +398,5 @@ def _record(
         skill_before=checkout.sha256,
         skill_after=sha256(skill),
         config_sha256=run.config_sha256,
+        stages={stage: as_recorded(usage) for stage, usage in used.items()},
     )

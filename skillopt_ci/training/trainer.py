@@ -16,7 +16,6 @@ from skillopt_ci.ledger.evidence import ProposalRecord, as_recorded, booked
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, State, StepRecord
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.types import by_stage
 from skillopt_ci.progress import Note, StageFinished, StepStarted
 from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
@@ -263,27 +262,11 @@ async def _resumed_or_proposed(
         return candidate
     record: StepRecord | BoundaryRecord
     if isinstance(work, plan.StepPlan):
-        if changes := changes_since(checkout.state.basis, run.basis):
-            run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
-        skill, proposal = await propose(run, checkout, work, models)
-        record = StepRecord(
-            step=work.step,
-            epoch=work.epoch,
-            step_in_epoch=work.step_in_epoch,
-            simulated=run.simulated,
-            changes=changes,
-            basis_sha256=run.basis_sha256,
-            proposal=proposal,
-        )
+        skill, record = await _step(run, checkout, work, models)
+    elif work == 1:
+        skill, record = first_epoch(run, checkout)
     else:
-        # SkillOpt's "slow update" and "meta skill", except that guidance must pass the gate too
-        if work == 1:
-            skill, end = first_epoch(run, checkout)
-        else:
-            skill, end = await later_epoch(run, checkout, work, models)
-        used = by_stage(models.meter.accounts())
-        stages = {stage: as_recorded(usage) for stage, usage in used.items()}
-        record = end.model_copy(update={"stages": stages})
+        skill, record = await later_epoch(run, checkout, work, models)
     candidate = Candidate(record.model_copy(update=_spent(models.meter)), skill)
     if not candidate.record.changed:
         return candidate
@@ -292,6 +275,23 @@ async def _resumed_or_proposed(
     models.meter.recorded = candidate.record.usage
     run.observer(StageFinished("candidate", "recorded"))
     return candidate
+
+
+async def _step(
+    run: Run, checkout: ScoredCheckout, work: plan.StepPlan, models: OpenModels
+) -> tuple[str, StepRecord]:
+    if changes := changes_since(checkout.state.basis, run.basis):
+        run.observer(Note(f"Changed since the last step: {', '.join(changes)}."))
+    skill, proposal = await propose(run, checkout, work, models)
+    return skill, StepRecord(
+        step=work.step,
+        epoch=work.epoch,
+        step_in_epoch=work.step_in_epoch,
+        simulated=run.simulated,
+        changes=changes,
+        basis_sha256=run.basis_sha256,
+        proposal=proposal,
+    )
 
 
 def commit_decision(

@@ -158,11 +158,11 @@ def test_what_cannot_be_written_down_is_refused(words, message, tmp_path, git):
     assert list(folder.iterdir()) == []
 
 
-def answered(folder: Path, text: str, look: Look | None = None) -> Result:
+def answered(folder: Path, text: str, look: Look = lambda *_: ()) -> Result:
     @click.command()
     def ask() -> None:
         asking = partial(decide, dict.fromkeys(KEYS), asking=True)
-        choices = choose(folder, asking, "usual", look=look)
+        choices = choose(folder, asking, "usual", (), look)
         click.echo(f"{choices.run} {choices.skill} {json.dumps(choices.target)}")
 
     return CliRunner().invoke(ask, input=text)
@@ -175,7 +175,7 @@ def test_questions_have_defaults(tmp_path):
 
 
 def test_a_wrong_answer_is_asked_again(tmp_path):
-    last = answered(tmp_path, "a b\nnotes\n\nnowhere\nollama\n\n\ntiny\n\n").stdout.splitlines()[-1]
+    last = answered(tmp_path, "a b\nnotes\n\nno\nollama\n\n\ntiny\ntiny\n").stdout.splitlines()[-1]
     assert last.startswith("notes ")
     assert all(one in last for one in ('"model": "tiny"', '"price": {"input": 0, "output": 0}'))
     assert "api_key_env" not in last
