@@ -57,9 +57,9 @@ def inline_lines(text: str, limit: int) -> str:
 
 def with_code(text: str, escape: Callable[[str], str]) -> str:
     """``text``, escaped, with its code spans as HTML."""
-    words, _, spans = (_SPAN.split(text)[part::3] for part in range(3))
-    shown = [f"<code>{escape(span)}</code>" for span in spans]
-    return "".join(f"{escape(text)}{span}" for text, span in zip(words, [*shown, ""], strict=True))
+    parts = _SPAN.split(text)  # words, the backticks of a span, its code, words, …
+    words, spans = parts[::3], [f"<code>{escape(code)}</code>" for code in parts[2::3]]
+    return "".join(f"{escape(one)}{span}" for one, span in zip(words, [*spans, ""], strict=True))
 
 
 def code(text: str, limit: int = 80) -> str:

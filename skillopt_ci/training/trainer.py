@@ -44,7 +44,6 @@ from skillopt_ci.training.state import (
     read_checkout,
     record_events,
 )
-from skillopt_ci.util import pick
 
 Result = TypeVar("Result")
 
@@ -303,10 +302,12 @@ def commit_decision(
     skill = candidate.skill if stays else checkout.skill
     is_step, state = isinstance(record, StepRecord), after.state
     if isinstance(record, StepRecord):
-        facts = pick(record.proposal, "edits=change_count config_sha256")
+        facts: dict[str, object] = {"edits": record.proposal.change_count}
+        config_sha256 = record.proposal.config_sha256
         files: dict[str, str | None] = {run.folder.step(record.step): document(record)}
     else:
-        facts = pick(record, "action reason config_sha256")
+        facts = {"action": record.action, "reason": record.reason}
+        config_sha256 = record.config_sha256
         files = {
             run.folder.boundary(record.epoch): document(record),
             run.folder.epoch_skill(record.epoch): skill,
@@ -332,6 +333,7 @@ def commit_decision(
         epoch=record.epoch,
         usage=record.usage,
         simulated=record.simulated,
+        config_sha256=config_sha256,
         **facts,
     )
     events = [RunEvent(entry, state, skill, files, record, seconds=seconds)]
