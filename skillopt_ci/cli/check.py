@@ -4,7 +4,6 @@ import asyncio
 import os
 import platform
 import re
-import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -33,26 +32,26 @@ from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.estimate.estimate import budgeted
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import toplevel
-from skillopt_ci.ledger.folder import RunFolder
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.model.access import api_key, headers_of, required_variables, resolved_key_values
 from skillopt_ci.model.budget import Meter, tariff_of, tariffs
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import can_be_hidden
+from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.scorers.check import check_scorers
 from skillopt_ci.scorers.code import Functions
-from skillopt_ci.skill.validation import LFS_REMEDY, problems, seen_path
+from skillopt_ci.skill.validation import problems, seen_path
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training import plan
 from skillopt_ci.training.fingerprint import Unasked
 from skillopt_ci.training.run_context import open_solver, runner_parts
-from skillopt_ci.training.state import refuse_another_skill, start_of
+from skillopt_ci.training.state import find_checkout
 from skillopt_ci.training.trainer import NextWork, upcoming
 from skillopt_ci.util import is_lfs_pointer, read_text, sha256_of_json
 
@@ -131,7 +130,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     if tasks is not None:
         reader = None
         with suppress(SkilloptError):  # not begun, or no repository
-            reader = None if files else open_reader(settings)
+            reader = None if files else open_reader(settings).start()[0]
         check("tasks", _check_tasks(loaded, tasks, reader))
     if (folder := config.prompts) is not None:
         check("prompts", _ok("prompts", folder, lambda: Prompts.load(root / folder)))
@@ -206,9 +205,9 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
 def _check_plan(
     config: Config, sizes: plan.Sizes, selection: int, reader: RunReader | None, *, more_edits: bool
 ) -> Iterator[Finding]:
-    state, history, edited = (
-        (reader.state, reader.history, reader.edited) if reader else (None, (), False)
-    )
+    state, history = (reader.state, reader.history) if reader else (None, ())
+    skill = (reader and reader.read(reader.skill_path)) or ""
+    edited = state is not None and RunView(state, history, skill=skill).unscored
     last = plan.last_step(config, sizes, state, history, reopened=edited)
     whole = plan.total_steps(sizes.train, config.train, state)
     steps, epochs = plural(last, "step"), plural(config.train.num_epochs, "epoch")
@@ -227,12 +226,10 @@ def _check_plan(
     first = sizes.calls * sizes.selection + plan.most_calls(config, sizes)
     tests, calls = plan.final_test_calls(config, sizes), config.budget.run.calls
     if state is None and plan.calls_left(config, sizes, None) < first:
-        least, lower = "the first score and one step", "train.batch_size"
-        if tests:
-            least = "the first score, one step and the final tests"
-            lower = "train.batch_size or evaluation.test_env_num"
-        text = f"{least} may take {first + tests:.0f} calls, more than the budget allows"
-        yield Finding("plan", "warning", f"{text}\nRaise budget.run, or lower {lower}.")
+        least = ", one step and the final tests" if tests else " and one step"
+        lower = "train.batch_size or evaluation.test_env_num" if tests else "train.batch_size"
+        text = f"the first score{least} may take {first + tests:.0f} calls, more than the budget"
+        yield Finding("plan", "warning", f"{text} allows\nRaise budget.run, or lower {lower}.")
     else:
         yield Finding("plan", "ok", told, then=then)
     if tests and calls is not None and tests >= calls:
@@ -310,22 +307,10 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
     ledger = Ledger.open(loaded.root, config.run, config.git)
     path, position = build.skill_path(loaded, ledger.git.folder), ledger.sync()
     committed, file = ledger.read(position.base, path), loaded.root / config.skill
-    folder, read = RunFolder(config.run), partial(ledger.read, position.head)
-    state, _ = folder.read_state(read), folder.read_history(read)  # either may be damaged
-    refuse_another_skill(state, path)
-    start = start_of(ledger, path, position)
-    base = f"{ledger.remote}/{ledger.base}" if ledger.remote else ledger.base
-    if ledger.read(start, path) is None and file.exists():  # else the part `skill` says so
-        where = base if start == position.base else f"skillopt/{config.run}"
-        push = ", then git push" if ledger.remote else ""
-        commit = f"git add {shlex.quote(path)} && git commit{push}"
-        yield Finding("git", "error", f"{path} is not committed on {where}: {commit}")
-    elif committed is not None and file.is_file():
+    if committed is not None and not is_lfs_pointer(committed) and file.is_file():
         here = file.read_text(encoding="utf-8", errors="replace")
-        if is_lfs_pointer(committed) and not is_lfs_pointer(here):
-            text = f"{path} is kept by Git LFS on {base}: training needs it in git"
-            yield Finding("git", "error", f"{text}\n{LFS_REMEDY}")
-        elif committed.splitlines() != here.splitlines():  # git may end lines otherwise here
+        if committed.splitlines() != here.splitlines():  # git may end lines otherwise here
+            base = f"{ledger.remote}/{ledger.base}" if ledger.remote else ledger.base
             text = f"{path} here differs from {base}: training starts from what is there"
             yield Finding("git", "warning", text)
     ledger.preflight(position)
@@ -333,7 +318,9 @@ def _check_repository(loaded: Loaded) -> Iterator[Finding]:
         yield Finding("git", "error", "git.commits: api needs a remote on GitHub")
     where = f"pushed to {ledger.remote}" if ledger.remote else "kept local (no remote)"
     yield Finding("git", "ok", f"base {ledger.base}; steps are {where}")
-    if state is not None:
+    known = position.tip or committed is not None or file.exists()  # else the part `skill` says so
+    # raises what would stop the next step
+    if known and (state := find_checkout(ledger, path, position).state) is not None:
         measured = state.current.measurement
         now = f"{plural(state.step, 'step')} done, now at {score_text(measured.score, measured.n)}"
         yield Finding("run", "ok", now)

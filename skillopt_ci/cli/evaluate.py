@@ -250,7 +250,7 @@ def calibrate_command(settings: Globals, skill: str, effect: float, draws: int) 
     """
     with opened(settings) as run:
         position, text = run.ledger.sync(), find_skill(run, skill, settings).text
-        price = estimate_measuring(run, find_checkout(run, position, publish=False), draws)
+        price = estimate_measuring(run, find_checkout(run.ledger, run.skill_path, position), draws)
         made = draws * run.config.rollout.attempts
         if settings.verbosity >= 0:
             settings.say(f"{made} attempts at each selection task: {price}", err=True)

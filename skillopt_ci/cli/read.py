@@ -30,7 +30,7 @@ from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.run_context import Run
-from skillopt_ci.training.state import read_checkout, start_of
+from skillopt_ci.training.state import find_checkout
 from skillopt_ci.util import is_lfs_pointer, nearest, read_text
 
 #: Events that a view has with their evidence; a comment holds no more of them.
@@ -71,23 +71,19 @@ class RunReader:
     def skill_path(self) -> str:
         return self.state.skill
 
-    def start(self) -> tuple[str, str, str]:
-        """The commit or tree that the next step builds on, its skill, and why there is none."""
-        ledger, base, skill = self.ledger, known_base(self.ledger), self.read(self.skill_path) or ""
+    def start(self) -> tuple["RunReader", str]:
+        """The run as the next step begins with it, or why there is none; `commit` may be a tree."""
+        ledger, base = self.ledger, known_base(self.ledger)
         if base is None or (ledger.common_dir / "shallow").exists():  # only a fetch would tell
-            return self.commit, skill, ""
+            return self, ""
         try:
             root = ledger.merge_base(self.commit, base)
-            start = start_of(ledger, self.skill_path, Position(base, self.commit, None, root))
-            return start, read_checkout(ledger, self.skill_path, start, self.commit).skill, ""
+            found = find_checkout(ledger, self.skill_path, Position(base, self.commit, None, root))
         except SkilloptError as error:
-            return self.commit, skill, error.sentences
-
-    @property
-    def edited(self) -> bool:
-        """Whether people changed the skill since it was scored."""
-        _, skill, _ = self.start()
-        return bool(skill) and sha256(skill) != self.state.current.sha256
+            return self, error.sentences
+        if found.state is None:  # the folder was removed from base, and the run begins anew
+            return self, ""
+        return replace(self, commit=found.commit, state=found.state, history=found.history), ""
 
     def step(self, number: int) -> StepRecord:
         """The evidence of a step; raises :class:`UsageError` if there is none."""

@@ -16,18 +16,22 @@ from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.git.history import parents
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
+from skillopt_ci.ledger.timeline import MEASURED_ANEW
 from skillopt_ci.report import terminal, words
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.sanitize import harmless, harmless_line
+from skillopt_ci.scorers.base import GraderError
 from skillopt_ci.skill.diff import diff_rows, unified_diff
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.tasks.loading import load_splits
 from skillopt_ci.text import plural
 from skillopt_ci.training.confirm import recomputed
 from skillopt_ci.training.evaluate import evaluation_of
+from skillopt_ci.training.fingerprint import measurement_fingerprint
 from skillopt_ci.training.gate import replay
 from skillopt_ci.training.offline_eval import NamedSkill
 from skillopt_ci.training.plan import Part, planned, sizes_of
+from skillopt_ci.training.run_context import runner_parts
 from skillopt_ci.training.state import taken_back
 from skillopt_ci.training.trainer import Upcoming, upcoming
 from skillopt_ci.util import pick, write_atomically
@@ -40,34 +44,35 @@ _BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
 @command()
 def status_command(settings: Globals) -> None:
     """Show where training stands and what comes next, read from git alone."""
-    reader = open_reader(settings)
-    flying, commit, (start, skill, refused) = in_flight(reader), reader.flight, reader.start()
-    # people who committed meanwhile made the trainer propose the step again
-    stale = commit and parents(reader.ledger.git, commit) != (start,)
-    at_work = is_held(reader.ledger.common_dir, reader.state.run)
+    here = open_reader(settings)
+    reader, refused = here.start()
+    flying, commit = in_flight(reader), reader.flight
+    busy = is_held(reader.ledger.common_dir, reader.state.run)
     what = flying.name.lower() if flying else ""
     summary = reader.folder.read_summary(reader.read)
-    run = RunView(reader.state, reader.history, summary=summary, commit=reader.commit, skill=skill)
-    coming = None if refused else _coming(settings, reader, edited=run.unscored)
+    skill = reader.read(reader.skill_path) or ""
+    run = RunView(reader.state, reader.history, summary=summary, commit=here.commit, skill=skill)
+    coming, anew = (None, False) if refused else _coming(settings, reader, edited=run.unscored)
+    # a commit of people, or of another score, made the trainer propose the step again
+    stale = commit and (anew or parents(reader.ledger.git, commit) != (reader.commit,))
     if settings.json:
         next_work = {
-            "unscored": run.unscored,
+            "unscored": run.unscored or anew,
             "steps": coming and coming.total,
             "in_flight": {"what": what, "commit": commit} if what else None,
             "next": coming and ("verdict" if what and not stale else coming.work),
             "epoch_end_due": coming and coming.epoch_end,
-            "at_work": at_work,
+            "at_work": busy,
             **({"refused": refused} if refused else {}),
         }
         print_json(terminal.status_json(run, next_work))
         return
     rows = (
-        [("at work", "another skillopt-ci is training this run in this clone now")]
-        if at_work
-        else []
+        [("at work", "another skillopt-ci is training this run in this clone now")] if busy else []
     )
     why = "a part of it was taken back" if taken_back(reader.history) else "it was changed by hand"
-    first = f"measure the skill again, since {why}; then " if run.unscored else ""
+    whys = " and ".join([*([why] if run.unscored else []), *([MEASURED_ANEW] if anew else [])])
+    first = f"measure the skill again, since {whys}; then " if whys else ""
     if flying:
         fate = "will be set aside" if stale else "waits to be measured"
         rows += [
@@ -87,19 +92,24 @@ def _title(reader: RunReader) -> str:
     return f"Run {reader.state.run}{' (simulated models)' if reader.state.simulated else ''}"
 
 
-def _coming(settings: Globals, reader: RunReader, *, edited: bool) -> Upcoming | None:
+def _coming(settings: Globals, reader: RunReader, *, edited: bool) -> tuple[Upcoming | None, bool]:
+    """What comes next, if that is known, and whether the score no longer compares with others."""
     try:
         loaded = load_configured(settings)
         tasks = loaded.config.tasks
         # an environment would have to be opened
         if loaded.config.run != reader.state.run or tasks is None:
-            return None
+            return None, False
         config, splits = planned(loaded.config, load_splits(tasks, loaded.root), reader.state)
-        return upcoming(
-            config, sizes_of(config, splits), reader.state, reader.history, edited=edited
+        sizes, root = sizes_of(config, splits), loaded.root
+        parts, asked = runner_parts(config, root, settings.environ, None), splits.selection
+        under = measurement_fingerprint(
+            config, asked[: sizes.selection], parts.prompts, parts.rollout_facts, root
         )
-    except SkilloptError:
-        return None  # the run is read from git alone; what comes next is an extra
+        anew = under != reader.state.measured_under
+        return upcoming(config, sizes, reader.state, reader.history, edited=edited or anew), anew
+    except (SkilloptError, GraderError):
+        return None, False  # the run is read from git alone; what comes next is an extra
 
 
 def _sentence(coming: Upcoming, run: RunView) -> str:

@@ -218,7 +218,7 @@ def revert_command(settings: Globals, what: tuple[str, ...]) -> None:
     skill first. Exits with 2 if that text has changed since, and with 3 if none of it is left.
     """
     with opened(settings, locked=True) as run:
-        checkout = find_checkout(run, run.ledger.sync())
+        checkout = find_checkout(run.ledger, run.skill_path, run.ledger.sync(), run.render)
         if checkout.state is None:
             raise RepositoryError("There is nothing to take back: training has not started.")
         reader = RunReader(run.ledger, checkout.commit, checkout.state, checkout.history)
@@ -402,7 +402,7 @@ def estimate_command(settings: Globals) -> None:
     """
     with opened(settings) as run:
         position = run.ledger.sync()
-        checkout = find_checkout(run, position, publish=False)
+        checkout = find_checkout(run.ledger, run.skill_path, position)
         there = candidate_at(run, checkout, position.candidate)
         found = estimate(run, checkout, there)
         spent = checkout.spent if there is None else checkout.spent + there.record.usage

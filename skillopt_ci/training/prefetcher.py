@@ -170,7 +170,7 @@ class Outlook:
 def look_ahead(run: Run) -> Outlook | None:
     """The next piece of work, determined without writing anything; None if nothing is left."""
     position = run.ledger.sync()
-    checkout = find_checkout(run, position, publish=False)
+    checkout = find_checkout(run.ledger, run.skill_path, position)
     texts = unscored_texts(run, checkout)
     if checkout.state is None or texts:
         step = 1 if checkout.state is None else checkout.state.step + 1

@@ -35,7 +35,7 @@ from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256, word_count
 from skillopt_ci.skill.regions import reading_sha256
 from skillopt_ci.skill.validation import LFS_REMEDY
-from skillopt_ci.training.run_context import OpenModels, Run, equipped
+from skillopt_ci.training.run_context import OpenModels, Render, Run, equipped
 from skillopt_ci.util import is_lfs_pointer
 
 #: How many commits of people on top of ours are looked through.
@@ -69,28 +69,30 @@ class ScoredCheckout(Checkout):
     state: State
 
 
-def find_checkout(run: Run, position: Position, *, publish: bool = True) -> Checkout:
+def find_checkout(
+    ledger: Ledger, path: str, position: Position, render: Render | None = None
+) -> Checkout:
     """The checkout to build on, with changes to the branches and records that people reverted.
 
     - No skills branch, or one merged into base: base, which remembers the run.
     - Base changed the skill (or the run's folder, by a squash merge): a merge of base into the
-      skills branch, published at once; without ``publish``, only its tree.
+      skills branch, published at once as ``render`` words it; without that, only its tree.
     - Otherwise the skills branch; base may have moved on in other files.
     """
-    ledger, path, tip, base = run.ledger, run.skill_path, position.tip, position.base
+    tip, base = position.tip, position.base
     if tip is None or tip == position.root:
         if tip is not None:
-            base = _with_records_of(run, tip, base, tip, publish=publish)
+            base = _with_records_of(ledger, path, tip, base, tip, publish=render is not None)
         start_of(ledger, path, replace(position, base=base))  # raises if merges were lost
         return read_checkout(ledger, path, base, branch=tip if base == position.base else base)
     start = start_of(ledger, path, position)
-    if publish and start != tip:
-        start = ledger.commit((tip, base), start, {}, message(*run.render.base(ledger.base, path)))
+    if render and start != tip:
+        start = ledger.commit((tip, base), start, {}, message(*render.base(ledger.base, path)))
         ledger.advance(tip, start)
-    if publish or start == tip:  # a tree has no log
+    if render or start == tip:  # a tree has no log
         log = ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS)
         own = next((one.sha for one in log if "Skillopt-Action" in one.trailers), start)
-        start = _with_records_of(run, own, start, start, publish=publish)
+        start = _with_records_of(ledger, path, own, start, start, publish=render is not None)
     return read_checkout(ledger, path, start, branch=start)
 
 
@@ -128,15 +130,17 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
     return _merged_with_base(ledger, path, start, base)
 
 
-def _with_records_of(run: Run, own: str, commit: str, tip: str, *, publish: bool) -> str:
+def _with_records_of(
+    ledger: Ledger, path: str, own: str, commit: str, tip: str, *, publish: bool
+) -> str:
     """``commit``, or its tree, with what a `git revert` undid of the records, lest steps repeat."""
-    ledger = run.ledger
-    before, now = (run.folder.read_history(partial(ledger.read, one)) for one in (own, commit))
-    skills = {ledger.read(one, run.skill_path) for one in (own, commit)}
+    folder = RunFolder(ledger.run)
+    before, now = (folder.read_history(partial(ledger.read, one)) for one in (own, commit))
+    skills = {ledger.read(one, path) for one in (own, commit)}
     if len(now) >= len(before) or len(skills) == 1:  # the records alone: to begin the run anew
         return commit
-    lost = ledger.changed_between(commit, own, (run.folder.path,))
-    files = {path: ledger.read(own, path) for path in lost}
+    lost = ledger.changed_between(commit, own, (folder.path,))
+    files = {file: ledger.read(own, file) for file in lost}
     if not publish:
         return change_tree(ledger.git, commit, files)
     words = message("Keep the records of training", "", {"Skillopt-Action": "keep_records"})
@@ -148,27 +152,25 @@ def _with_records_of(run: Run, own: str, commit: str, tip: str, *, publish: bool
 def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) -> Checkout:
     """Read the tree of ``commit``; raises if the skill is missing or the run trains another one."""
     read, folder = partial(ledger.read, commit), RunFolder(ledger.run)
-    refuse_another_skill(state := folder.read_state(read), path)
+    state = folder.read_state(read)
+    if state is not None and state.skill != path:
+        raise RepositoryError(
+            f"Run '{state.run}' trains {state.skill}, but the configuration names {path}.",
+            hint=f"Change `run`, too (if the skill was moved, merge skillopt/{state.run} first).",
+        )
     if (skill := read(path)) is None:
         where = f"skillopt/{ledger.run}" if branch == commit else ledger.base
+        at, push = (f"{ledger.remote}/", ", then git push") if ledger.remote else ("", "")
         raise SkillError(
-            f"{path} is not in the commit that training starts from ({where} {commit[:10]}).",
-            hint=f"Commit it there: git add {shlex.quote(path)} && git commit "
-            "(and git push, if there is a remote). Or fix the key `skill`.",
+            f"{path} is not in the commit that training starts from ({at}{where} {commit[:10]}).",
+            hint=f"Commit it there: git add {shlex.quote(path)} && git commit{push}. "
+            "Or fix the key `skill`.",
         )
     if is_lfs_pointer(skill):
         raise SkillError(
             f"{path} in commit {commit[:10]} is a Git LFS pointer, not the skill.", hint=LFS_REMEDY
         )
     return Checkout(commit, branch, skill, state, folder.read_history(read))
-
-
-def refuse_another_skill(state: State | None, path: str) -> None:
-    if state is not None and state.skill != path:
-        raise RepositoryError(
-            f"Run '{state.run}' trains {state.skill}, but the configuration names {path}.",
-            hint=f"Change `run`, too (if the skill was moved, merge skillopt/{state.run} first).",
-        )
 
 
 def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
@@ -407,7 +409,8 @@ def candidate_at(run: Run, checkout: Checkout, commit: str | None) -> Candidate 
         next_one = found.record.epoch > state.boundary and found.record.step == state.step
     else:
         next_one = found.record.step == state.step + 1
-    return found if next_one else None
+    # a commit with new scores will come before it otherwise
+    return found if next_one and state.measured_under == run.measured_under else None
 
 
 def _read(run: Run, commit: str) -> Candidate | None:

@@ -210,7 +210,9 @@ async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Ca
     """
     position = await asyncio.to_thread(run.ledger.sync)
     await asyncio.to_thread(run.ledger.preflight, position)
-    checkout = await asyncio.to_thread(find_checkout, run, position)
+    checkout = await asyncio.to_thread(
+        find_checkout, run.ledger, run.skill_path, position, run.render
+    )
     scored = await ensure_scored(run, checkout, candidate=position.candidate is not None)
     if position.candidate is None:
         over = ending or scored.state.step >= plan.last_step_of(run, scored)

@@ -229,7 +229,7 @@ def test_a_skill_that_is_not_committed_or_has_unsaved_changes_is_told(fresh, edi
     (fresh / "my NEW.md").write_text("# New\n", encoding="utf-8")
     found = look(fresh, "skill=my NEW.md")
     assert list(errors(found)) == ["git"]
-    assert errors(found)["git"].endswith("on main: git add 'my NEW.md' && git commit")
+    assert "git add 'my NEW.md' && git commit" in errors(found)["git"]
     skill = fresh / "skills/ledger/SKILL.md"
     skill.write_bytes(skill.read_bytes().replace(b"\n", b"\r\n"))
     assert not any("differs from main" in text for text in warnings(look(fresh)))
@@ -253,14 +253,11 @@ def test_what_would_stop_the_next_step_is_told(done, git):
     git(done, "sparse-checkout", "disable")
     for words in ("switch skillopt/quickstart", "rm -r skills", "commit -m Go", "switch main"):
         git(done, *words.split())
-    assert "not committed on skillopt/quickstart: git add" in errors(look(done))["git"]
+    assert "starts from (skillopt/quickstart " in errors(look(done))["git"]
     git(done, "branch", "--force", "skillopt/quickstart", "skillopt/quickstart~")
     (done / "skills/ledger/SKILL.md").write_text("# Something else\n", encoding="utf-8")
     git(done, "commit", "--quiet", "--all", "-m", "Write it anew")
     assert "changed both on main and on skillopt/quickstart" in errors(look(done))["git"]
-    for words in ("merge -s ours skillopt/quickstart", "rm -r --cached skills", "commit -m Go"):
-        git(done, *words.split())
-    assert "not committed on main: git add" in errors(look(done))["git"]
 
 
 def test_few_selection_tasks_and_no_test_tasks_are_warned_about(fresh, edit):
@@ -312,7 +309,8 @@ def test_a_remote_that_cannot_be_read_or_pushed_to_is_found(fresh, git, tmp_path
     git(fresh, "mv", "skills/ledger/SKILL.md", "new.md")
     git(fresh, "commit", "--quiet", "--message", "Move it, and push nothing")
     told = errors(look(fresh, "skill=new.md"))["git"]
-    assert told.endswith("committed on origin/main: git add new.md && git commit, then git push")
+    said = ("starts from (origin/main ", "git add new.md && git commit, then git push.")
+    assert [one for one in said if one not in told] == []
     git(fresh, "remote", "set-url", "--push", "origin", str(tmp_path / "read-only.git"))
     assert "git" in errors(look(fresh))
 

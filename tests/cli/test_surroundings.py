@@ -199,7 +199,7 @@ def test_a_skill_that_git_lfs_keeps_is_told_where_it_was_fetched(workshop, cli):
     checkout = workshop.checkout(skill=POINTER)
     checkout.write("skills/SKILL.md", "# The skill\n")
     done = cli(checkout.folder, "check")
-    found = [word in done.out for word in ("kept by Git LFS", ".gitattributes")]
+    found = [word in done.out for word in ("is a Git LFS pointer", ".gitattributes")]
     assert (done.code, found) == (2, [True, True]), said(done)
 
 

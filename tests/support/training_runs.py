@@ -44,6 +44,6 @@ async def train_once(session: Run, told: Callable[[Outcome], object]) -> int:
 def estimated(session: Run, part: str = "rest") -> dict[str, Range]:
     """The calls that the rest of the run, or its next step, takes, as ``estimate`` tells them."""
     position = session.ledger.sync()
-    checkout = find_checkout(session, position, publish=False)
+    checkout = find_checkout(session.ledger, session.skill_path, position)
     found = estimate(session, checkout, candidate_at(session, checkout, position.candidate))
     return {one.account.stage: one.calls for one in getattr(found, part).stages}

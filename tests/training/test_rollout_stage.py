@@ -109,7 +109,7 @@ def test_attempts_are_known_however_many_steps_ago_they_were_made(checkout, mode
     model_server.plan = ()
     checkout.step(*PLAIN)
     session = checkout.session(*PLAIN)
-    found = find_checkout(session, session.ledger.sync())
+    found = find_checkout(session.ledger, session.skill_path, session.ledger.sync())
     made = attempts_so_far(session, found)
     other = found.history[-1].model_copy(update={"step": 99, "skill_sha256": "another"})
     assert len(made) == 4

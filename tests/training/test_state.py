@@ -3,7 +3,8 @@ import re
 import shlex
 
 import pytest
-from command_line import in_process
+from command_line import in_process, overrides
+from training_runs import estimated
 
 from skillopt_ci.errors import RepositoryError, SkillError
 from skillopt_ci.ledger.evidence import Measurement
@@ -17,8 +18,8 @@ from tests.conftest import BRANCH, CANDIDATE, RULES, SKILL, Checkout, tasks
 LONG = "# Items\n\nOne.\nTwo.\nThree.\nFour.\nFive.\n\n## Rules\n\nAs follows.\n"
 
 
-def status(checkout: Checkout) -> str:
-    return " ".join(in_process(checkout.folder, "status").stdout.split())
+def status(checkout: Checkout, *settings: str) -> str:
+    return " ".join(in_process(checkout.folder, "status", *overrides(*settings)).stdout.split())
 
 
 def test_other_files_of_base_are_left_to_the_merge(checkout):
@@ -97,6 +98,7 @@ def test_a_git_revert_takes_back_the_skill_and_no_record(checkout, model_server,
         merge_pull_request(checkout, squash=False)
     with checkout.worktree(branch) as there:
         there.git("revert", "--mainline", "1", "--no-edit", "HEAD")
+    assert "measure the skill again, since it was changed by hand; then step 2" in status(checkout)
     model_server.plan = (RULES["b"],)
     assert look_ahead(checkout.session()).step == 2
     outcome = checkout.done()
@@ -145,6 +147,8 @@ def test_a_stale_copy_of_a_merged_branch_goes_on_from_base(workshop):
     merge_pull_request(newest, squash=True)
     newest.git("push", "--quiet", "origin", "main", f":{BRANCH}")
     stale.git("fetch", "--quiet", "--prune", "origin")
+    assert "next step 3 of 4, by" in status(stale)
+    assert "2 steps done, now at" in in_process(stale.folder, "check").stdout
     assert stale.done().record.step == 3
     assert stale.kinds() == ["start", "step", "step", "step"]
 
@@ -199,19 +203,6 @@ def test_skill_that_was_edited_after_the_merge_is_measured(checkout, squash, tex
     checkout.step()
     assert checkout.kinds() == ["start", "step", "measure", "step"]
     assert checkout.history()[2].skill_sha256 == sha256(text)
-
-
-@pytest.mark.parametrize("squash", [False, True])
-def test_pull_request_that_was_merged_on_the_remote(workshop, squash):
-    origin = workshop.origin()
-    clone = workshop.clone(origin, "clone")
-    clone.step()
-    merge_pull_request(clone, squash=squash)
-    clone.git("push", "--quiet", "origin", "main")
-    clone.git("-C", str(origin), "branch", "-D", BRANCH)
-    outcome = clone.done()
-    assert outcome.record.step == 2
-    assert clone.git("ls-remote", "origin", f"refs/heads/{BRANCH}").startswith(outcome.commit)
 
 
 def test_run_that_trains_another_skill_is_refused(checkout):
@@ -290,6 +281,16 @@ def test_reviewers_commit_sets_the_candidate_aside(checkout, in_flight):
     assert checkout.git("rev-parse", f"{aside}^2") == in_flight
     assert checkout.history()[3].usage == cost
     assert checkout.state().usage.calls == sum(one.usage.calls for one in checkout.history())
+
+
+def test_a_candidate_is_set_aside_once_scores_no_longer_compare(checkout, in_flight):
+    soft = "evaluation.gate_metric=soft"
+    told = status(checkout, soft)
+    assert f"its candidate {in_flight[:10]} will be set aside" in told
+    assert "again, since the selection tasks or the way of measuring changed; then step 2" in told
+    assert estimated(checkout.session(soft), "step")["rollout"].low == 4
+    checkout.step(soft)
+    assert checkout.kinds() == ["start", "step", "measure", "set_aside", "step"]
 
 
 def test_candidate_that_is_part_of_the_branch_is_only_tidied_away(checkout):
