@@ -83,30 +83,21 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     """Estimate what is left to do; of a ``candidate`` in flight, only its evaluation."""
     config, state, train = run.config, checkout.state, run.splits.train
     texts, tasks = unscored_texts(run, checkout), plan.sizes_of(config, run.splits)
-    if state is None:
-        supposed, made, first, due = counts.assumed(config, None, (), ()), 0, 1, None
-        # what the budget leaves is not known from calls yet
-        planned = budgeted(config, run.splits, run.prompts, checkout.skill)
-    else:
-        planned = config
-        solved, records = state.current.measurement.hard, step_records(run, checkout)
-        supposed = counts.assumed(config, solved, checkout.history, records)
-        made, first = len(attempts_so_far(run, checkout)), state.step + 1
-        due = plan.completed_epoch(config, tasks, state, checkout.history)
+    solved = None if state is None else state.current.measurement.hard
+    supposed = counts.assumed(config, solved, checkout.history, step_records(run, checkout))
+    first, due = 1, None
+    if state is not None:
+        first, due = state.step + 1, plan.completed_epoch(config, tasks, state, checkout.history)
+    # what the budget of a new run leaves is not known from calls yet
+    planned = config if state else budgeted(config, run.splits, run.prompts, checkout.skill)
     sizes = _sizes(run, checkout, supposed.calls.likely)
-    situation = counts.Situation(
-        train=len(train),
-        selection=len(run.selection),
-        test=len(run.test),
-        total_steps=max(
-            0 if candidate is None else candidate.record.step,  # which is decided in any case
-            plan.last_step(planned, tasks, state, checkout.history, reopened=bool(texts)),
-        ),
-        judged=plan.judged(config, (*train, *run.selection)),
-        trajectory_chars=sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN,
+    total_steps = max(
+        0 if candidate is None else candidate.record.step,  # which is decided in any case
+        plan.last_step(planned, tasks, state, checkout.history, reopened=bool(texts)),
     )
-    forecast, epochs = counts.Forecast(config, situation, supposed, made), config.train.num_epochs
-    epoch = min(epochs, plan.plan_step(train, config.train, first, state).epoch)
+    situation = _situation(run, total_steps, sizes[counts.ROLLOUT].usage.tokens)
+    forecast = counts.Forecast(config, situation, supposed, len(attempts_so_far(run, checkout)))
+    epoch = min(config.train.num_epochs, plan.plan_step(train, config.train, first, state).epoch)
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
     # the end that is due, then the steps and later ends, each with the number of its epoch
     ends = [] if due is None else [(due, forecast.epoch_end(due))]
@@ -151,6 +142,17 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         rest,
         prices,
         tuple(_assumptions(supposed, sizes, [role for role in asked if not prices[role].known])),
+    )
+
+
+def _situation(run: Run, total_steps: int, attempt_tokens: int) -> counts.Situation:
+    return counts.Situation(
+        train=len(run.splits.train),
+        selection=len(run.selection),
+        test=len(run.test),
+        total_steps=total_steps,
+        judged=plan.judged(run.config, (*run.splits.train, *run.selection)),
+        trajectory_chars=attempt_tokens * CHARACTERS_PER_TOKEN,
     )
 
 
