@@ -15,7 +15,7 @@ from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.remote import heads
-from skillopt_ci.github.client import Access, AnswerLost, NotFound, RetryPolicy, connect
+from skillopt_ci.github.client import Access, AnswerLost, NotFound, connect
 from skillopt_ci.model import access as model_access
 from skillopt_ci.model.access import connection_pool
 
@@ -70,13 +70,13 @@ def test_git_reads_its_own_variable(monkeypatch, tmp_path, url, authority):
 
 
 def test_the_api_reads_the_variable_of_requests(monkeypatch, url, authority):
-    access, policy = Access("o/r", "pat", url), RetryPolicy(wait=lambda _: None, retries=0)
+    client = connect(Access("o/r", "pat", url), wait=lambda _: None)
     with pytest.raises(AnswerLost, match="SSLError") as caught:
-        assert connect(access, policy).login
+        assert client.login
     assert "REQUESTS_CA_BUNDLE" in caught.value.hint
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
     with pytest.raises(NotFound):
-        assert connect(access, policy).login
+        assert client.login
 
 
 def test_model_clients_read_the_usual_variable(monkeypatch, url, authority):

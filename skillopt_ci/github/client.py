@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from github import Auth, Github
 from github.GithubException import (
@@ -35,6 +35,8 @@ T = TypeVar("T")
 PUBLIC_API = "https://api.github.com"
 #: PyGithub would follow 301 without the query, and so take any pull request for the run's.
 _MOVED = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.TEMPORARY_REDIRECT)
+#: PyGithub would ask again for ever after 202, which says that the answer is not ready.
+_NO_ANSWER = (HTTPStatus.ACCEPTED, *range(500, 600))
 
 
 class Refused(UsageError):
@@ -117,14 +119,13 @@ def noting(notes: list[str]) -> Iterator[None]:
 
 def _translate(error: GithubException, what: str, permission: str) -> Refused | Unavailable:
     words, status = _words(error), error.status
-    limited = isinstance(error, RateLimitExceededException)
     # GraphQL says it, and that it timed out, with status 200, from which PyGithub makes 400
     by_graphql = words.lower() if status == HTTPStatus.BAD_REQUEST else ""
-    if limited or status == HTTPStatus.TOO_MANY_REQUESTS or "rate limit" in by_graphql:
+    if isinstance(error, RateLimitExceededException) or "rate limit" in by_graphql:
         wait = error.wait if isinstance(error, RateLimitExceededExceedsMaxWait) else None
         rest = "is used up" if wait is None else f"asks to wait for {wait:.0f} s"
         return Unavailable(f"could not {what}: GitHub's rate limit {rest}")
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or "went wrong while executing" in by_graphql:
+    if status in _NO_ANSWER or "went wrong while executing" in by_graphql:
         return AnswerLost(f"could not {what}: GitHub answered {status} {words}".rstrip())
     kind = Refused
     hint = next((hint for sign, hint in _REMEDIES.items() if sign in words.lower()), "")
@@ -188,13 +189,8 @@ def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
     return Access(repository, found.strip(), url.rstrip("/"))
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Times are in seconds; a rate limit that asks for more than ``longest`` is an error."""
-
-    wait: Callable[[float], None] = time.sleep
-    retries: int = 5
-    longest: float = 120.0
+#: In seconds; a rate limit that asks for more is an error.
+_LONGEST_WAIT = 120.0
 
 
 class Retry(GithubRetry):
@@ -224,17 +220,17 @@ class Retry(GithubRetry):
         """Raise the last answer if it redirects, asks for too long a wait, or is one too many."""
         if (response := options.get("response")) is None:
             return super().increment(*args, **options)  # type: ignore[return-value]
-        asked, longest = self.get_retry_after(response) or 0.0, self.max_rate_limit_wait
+        asked = self.get_retry_after(response) or 0.0
         try:
             if response.status in _MOVED:
                 where = str(response.headers.get("Location")).partition("?")[0]
                 raise GithubException(response.status, {"message": f"it moved to {where}"})
-            if longest is not None and asked > longest:
+            if asked > _LONGEST_WAIT:
                 raise RateLimitExceededExceedsMaxWait(response.status, None, None, None, wait=asked)
             return super().increment(*args, **options)  # type: ignore[return-value]
         except MaxRetryError as error:
-            failed = response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-            kind = GithubException if failed else RateLimitExceededException
+            unanswered = response.status in _NO_ANSWER
+            kind = GithubException if unanswered else RateLimitExceededException
             raise kind(response.status) from error
         finally:
             response.drain_conn()  # gives the connection back
@@ -262,8 +258,8 @@ class Client:
     hub: Github
     repo: Repository
     name: str
-    policy: RetryPolicy = RetryPolicy()
     redact: Redact = unchanged
+    wait: Callable[[float], None] = time.sleep
 
     def send(self, method: str, path: str, content: object = None) -> Any:
         url = self.repo.url + path
@@ -271,14 +267,13 @@ class Client:
 
     def listing(self, path: str, repository: str = "", **wanted: str) -> Iterator[Any]:
         """All pages of a list of this repository or of another ``repository``."""
-        url: str | None = self.repo.url.removesuffix(self.name) + (repository or self.name) + path
-        parameters: dict[str, object] | None = {"per_page": 100, **wanted}
+        top = self.repo.url.removesuffix(self.name) + (repository or self.name)
+        url: str | None = f"{top}{path}?{urlencode({'per_page': 100, **wanted})}"
         while url is not None:
-            headers, page = self.repo.requester.requestJsonAndCheck("GET", url, parameters)
+            headers, page = self.repo.requester.requestJsonAndCheck("GET", url)
             yield from page
             links = parse_header_links(headers.get("link", ""))
             url = next((link["url"] for link in links if link.get("rel") == "next"), None)
-            parameters = None
 
     def create_idempotent(self, create: Callable[[], T], find: Callable[[], T | None]) -> T:
         """Retry a creation whose answer was lost, unless ``find`` finds it; at most three tries."""
@@ -286,7 +281,7 @@ class Client:
             try:
                 return create()
             except AnswerLost:
-                self.policy.wait(pause)
+                self.wait(pause)
                 if (found := find()) is not None:
                     return found
         return create()
@@ -321,7 +316,7 @@ class Client:
 
 
 def connect(
-    access: Access, policy: RetryPolicy = RetryPolicy(), redact: Redact = unchanged
+    access: Access, redact: Redact = unchanged, wait: Callable[[float], None] = time.sleep
 ) -> Client:
     host = urlsplit(access.api_url).hostname or ""
     has_secondary_limits = host == urlsplit(PUBLIC_API).hostname or host.endswith(".ghe.com")
@@ -334,14 +329,13 @@ def connect(
         user_agent=f"skillopt-ci/{__version__}",
         per_page=100,
         retry=Retry(
-            wait=policy.wait,
-            total=policy.retries,
+            wait=wait,
+            total=5,
             backoff_factor=1.0,
-            backoff_jitter=0.5 if policy.wait is time.sleep else 0.0,
+            backoff_jitter=0.5 if wait is time.sleep else 0.0,
             allowed_methods=frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
-            status_forcelist=[*_MOVED, 429, *range(500, 600)],
-            max_rate_limit_wait=policy.longest,
-            secondary_rate_wait=min(60.0, policy.longest),
+            status_forcelist=[*_MOVED, 429, *_NO_ANSWER],
+            max_rate_limit_wait=_LONGEST_WAIT,
         ),
         seconds_between_requests=0,
         seconds_between_writes=1 if has_secondary_limits else 0,
@@ -350,17 +344,19 @@ def connect(
     ask = hub.requester.requestJson
 
     def ask_for_json(*args: Any, **options: Any) -> tuple[int, dict[str, Any], str]:
-        """PyGithub takes a page of a proxy's for an object, and fails at an answer cut off."""
+        """PyGithub takes a proxy's page for an object, and fails at what is none or cut off."""
         status, headers, text = ask(*args, **options)
-        if text and status < HTTPStatus.BAD_REQUEST:
-            try:
-                json.loads(text)
-            except ValueError as error:
-                raise InvalidJSONError(error) from error
+        found = None
+        with suppress(ValueError):
+            found = json.loads(text)
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise GithubException(status, found, headers)
+        if text and found is None:
+            raise InvalidJSONError(text)
         return status, headers, text
 
     hub.requester.requestJson = ask_for_json  # type: ignore[method-assign]
-    return Client(hub, hub.get_repo(access.repository), access.repository, policy, redact)
+    return Client(hub, hub.get_repo(access.repository), access.repository, redact, wait)
 
 
 def same_text(one: str | None, other: str) -> bool:

@@ -282,7 +282,7 @@ def _merge_now(
     for _ in range(_POLLS):  # GitHub computes the state only on request
         if pull.mergeable_state not in (None, "unknown"):
             break
-        client.policy.wait(_PAUSE)
+        client.wait(_PAUSE)
         with asking(f"show pull request #{pull.number}", _READ):
             pull.update()
     state = pull.mergeable_state or "unknown"

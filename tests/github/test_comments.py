@@ -78,7 +78,7 @@ def test_jobs_at_the_same_time_leave_one(scene):
 @pytest.mark.parametrize("after", [True, False])
 def test_a_lost_answer_does_not_post_twice(scene, client, after):
     scene.pull()
-    scene.hub.fail(CREATE, 502, after=after)
+    scene.hub.fail(CREATE, 502, "A proxy's rate limit", after=after)
     keep_comment(client, 1, BODY)
     assert scene.hub.own_comments() == [BODY]
 

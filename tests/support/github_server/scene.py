@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from github_server.state import Hub
-from skillopt_ci.github.client import Access, Client, RetryPolicy, connect
+from skillopt_ci.github.client import Access, Client, connect
 from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
 
@@ -18,9 +18,9 @@ class Scene:
     hub: Hub
     waits: list[float] = field(default_factory=list)
 
-    def client(self, token: str = "job", longest: float = 120.0) -> Client:
-        policy = RetryPolicy(wait=self.waits.append, longest=longest)
-        return connect(Access(self.hub.name, token, self.hub.url), policy)
+    def client(self, token: str = "job") -> Client:
+        access = Access(self.hub.name, token, self.hub.url)
+        return connect(access, wait=self.waits.append)
 
     def step(self, text: str = "better\n") -> str:
         """Move the skills branch on."""
