@@ -165,7 +165,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
 
 def _check_github(settings: Globals) -> Iterator[Finding]:
     loaded, environ = build.load_configured(settings), dict(settings.environ)
-    remote = Git(loaded.root).attempt("remote", "get-url", "origin").text
+    config, remote = loaded.config, Git(loaded.root).attempt("remote", "get-url", "origin").text
     if found := re.search(r"([\w.-]+/[\w.-]+?)(\.git)?/?$", remote):
         environ.setdefault("GITHUB_REPOSITORY", found[1])
     # Imported late: PyGithub takes half a second.
@@ -173,7 +173,8 @@ def _check_github(settings: Globals) -> Iterator[Finding]:
     from skillopt_ci.github.settings import setup_of  # noqa: PLC0415
 
     client = connect(from_environ(environ), redact=settings.redact)
-    for level, text in setup_of(client, required_variables(loaded.config.model), loaded.config.run):
+    keys, signed = required_variables(config.model), config.git.commits == "api"
+    for level, text in setup_of(client, keys, config.run, signed=signed):
         yield Finding("github", level, text)
 
 

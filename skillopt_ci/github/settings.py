@@ -17,8 +17,8 @@ _HARMLESS = {
 Line = tuple[Literal["ok", "warning", "error"], str]
 
 
-def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]:
-    """Check what training needs: the secrets, the right to push the branches, a workflow."""
+def setup_of(client: Client, secrets: Iterable[str], run: str, *, signed: bool) -> Iterator[Line]:
+    """Check what training needs: the secrets, a workflow, the right to push ``signed`` commits."""
     with asking(f"show the repository {client.name}"):
         repository = client.send("GET", "")
         public = not repository["private"] and "//github.com/" in repository["html_url"]
@@ -45,12 +45,13 @@ def setup_of(client: Client, secrets: Iterable[str], run: str) -> Iterator[Line]
     for key in secrets:
         is_set = key in names or (None if lists[0] is None else False)
         yield _line(is_set, f"the secret {key} is set", f"gh secret set {key}")
-    candidates = (f"skillopt-candidate/{run}", _HARMLESS - {"deletion"})  # each step deletes it
-    for branch, harmless in ((f"skillopt/{run}", _HARMLESS), candidates):
+    harmless = _HARMLESS | ({"required_signatures"} if signed else set())
+    candidates = (f"skillopt-candidate/{run}", harmless - {"deletion"})  # each step deletes it
+    for branch, allowed in ((f"skillopt/{run}", harmless), candidates):
         guards = _seen(client, f"/rules/branches/{quote(branch, safe='')}", pages=True)
         if guards is None:
             yield "warning", f"rules that guard {branch}: this token may not see them"
-        elif stopped := sorted({each["type"] for each in guards} - harmless):
+        elif stopped := sorted({each["type"] for each in guards} - allowed):
             let = "exclude it (Settings → Rules), or use the token of an app that may bypass them"
             yield "warning", f"rules may refuse pushes to {branch} ({', '.join(stopped)}): {let}"
         else:

@@ -1,5 +1,3 @@
-from collections.abc import Sequence
-
 import pytest
 from github.GithubException import GithubException
 from github_server.description import find, request_problems
@@ -40,8 +38,9 @@ def test_a_body_that_is_too_long_is_refused(scene):
 BRANCH = "skillopt/demo"
 
 
-def told(hub: Hub, keys: Sequence[str] = ("A_KEY", "B_KEY")) -> list[tuple[str, str]]:
-    return list(setup_of(Scene(hub).client("pat"), keys, "demo"))
+def told(hub: Hub, *, signed: bool = False) -> list[tuple[str, str]]:
+    keys = ("A_KEY", "B_KEY")
+    return list(setup_of(Scene(hub).client("pat"), keys, "demo", signed=signed))
 
 
 def test_what_is_missing_is_told_with_its_remedy(github_hub):
@@ -85,6 +84,8 @@ def test_a_rule_that_stops_actions_is_told(github_hub):
     assert level == "warning"
     assert f"may refuse pushes to {BRANCH} (commit_message_pattern, pull_request): exclude" in text
     assert "pushes to skillopt-candidate/demo (commit_message_pattern, deletion, " in candidate
+    github_hub.rules = ["required_signatures"]
+    assert [told(github_hub, signed=api)[-1][0] for api in (False, True)] == ["warning", "ok"]
 
 
 def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
@@ -93,8 +94,8 @@ def test_what_the_token_may_not_see_is_told_and_no_error(github_hub):
     for name in (*settings, "/rules/branches/{branch}"):
         words = "Resource not accessible by personal access token"
         github_hub.faults.append(Fault(f"GET {name}", 403, words, times=2))
-    lines = told(github_hub, ["A_KEY"])
-    assert [level for level, _ in lines] == ["ok"] + 5 * ["warning"]
+    lines = told(github_hub)
+    assert [level for level, _ in lines] == ["ok"] + 6 * ["warning"]
     assert all("this token may not see " in text for _, text in lines[1:])
 
 
