@@ -40,6 +40,11 @@ class _Cause(NamedTuple):
 #: The server rejected individual refs.
 _DECISIONS: tuple[_Cause, ...] = (
     _Cause(
+        r"push cannot contain secrets",
+        "GitHub takes something in it for a secret",
+        "If it is none, allow it at the address in its words; else remove it from the tasks.",
+    ),
+    _Cause(
         r"verified signatures",
         "a ruleset asks for signed commits",
         "Have GitHub make and sign them: `git: {commits: api}` in the configuration.",

@@ -33,10 +33,16 @@ from skillopt_ci.util import stray_character
 T = TypeVar("T")
 
 PUBLIC_API = "https://api.github.com"
+#: The account behind every workflow's own token.
+ACTIONS = "github-actions[bot]"
 #: PyGithub would follow 301 without the query, and so take any pull request for the run's.
 _MOVED = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.TEMPORARY_REDIRECT)
 #: PyGithub would ask again for ever after 202, which says that the answer is not ready.
 _NO_ANSWER = (HTTPStatus.ACCEPTED, *range(500, 600))
+#: In seconds; a rate limit that asks for more is an error.
+_LONGEST_WAIT = 120.0
+#: Pauses in seconds before a creation is retried whose answer was lost.
+_PAUSES = (1.0, 5.0)
 
 
 class Refused(UsageError):
@@ -189,10 +195,6 @@ def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
     return Access(repository, found.strip(), url.rstrip("/"))
 
 
-#: In seconds; a rate limit that asks for more is an error.
-_LONGEST_WAIT = 120.0
-
-
 class Retry(GithubRetry):
     """PyGithub's retries, without creations that may have succeeded, and with bounded waits."""
 
@@ -243,12 +245,6 @@ class Retry(GithubRetry):
     def _sleep_backoff(self) -> None:
         if (backoff := self.get_backoff_time()) > 0:
             self.wait(backoff)
-
-
-#: The account behind every workflow's own token.
-ACTIONS = "github-actions[bot]"
-#: Pauses in seconds before a creation is retried whose answer was lost.
-_PAUSES = (1.0, 5.0)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ GITHUB = "echo 'error: GH006: Protected branch update failed for refs/heads/x.' 
             f"echo '- Commits must have verified signatures.' >&2; {GITHUB}",
             "ruleset asks for signed commits",
         ),
+        ("update", f"echo '- Push cannot contain secrets' >&2; {GITHUB}", "takes something in it"),
         ("update", "echo 'not you' >&2; exit 1", "hook on the server[\\s\\S]*not you"),
         ("reference-transaction", '[ "$1" != prepared ]', "reference-transaction hook, here or on"),
     ],
