@@ -115,8 +115,8 @@ def _merged(client: Client, run: Run, base: str, before: str, head: str) -> tupl
     ``before`` is the skill of the commit ``base``. The second text says why there is no skill.
     """
     after, missing = _skill_of(client, run.skill_path, head)
-    left = merge_base(client, base, head)
-    if missing or left is None:
+    left = None if missing or after == before else merge_base(client, base, head)
+    if left is None:
         return after, missing
     then, _ = _skill_of(client, run.skill_path, left)
     with scratch_folder("merge") as place:

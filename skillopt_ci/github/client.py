@@ -95,12 +95,17 @@ _HINTS = {
 
 
 @contextmanager
-def asking(what: str, permission: str = "") -> Iterator[None]:
-    """Turn PyGithub's exceptions into this module's; ``what`` completes "GitHub would not …"."""
+def asking(what: str, permission: str = "", *, ignored: int = 0) -> Iterator[None]:
+    """Turn PyGithub's exceptions into this module's; ``what`` completes "GitHub would not …".
+
+    A refusal with the status ``ignored`` ends the block only.
+    """
     try:
         yield
     except GithubException as error:
-        raise _translate(error, what, permission) from error
+        told = _translate(error, what, permission)
+        if not isinstance(told, Refused) or told.status != ignored:
+            raise told from error
     except RequestException as error:
         kind = type(error).__name__
         raise AnswerLost(
@@ -231,8 +236,7 @@ class Retry(GithubRetry):
                 raise RateLimitExceededExceedsMaxWait(response.status, None, None, None, wait=asked)
             return super().increment(*args, **options)  # type: ignore[return-value]
         except MaxRetryError as error:
-            unanswered = response.status in _NO_ANSWER
-            kind = GithubException if unanswered else RateLimitExceededException
+            kind = GithubException if response.status in _NO_ANSWER else RateLimitExceededException
             raise kind(response.status) from error
         finally:
             response.drain_conn()  # gives the connection back
@@ -294,13 +298,9 @@ class Client:
     @cached_property
     def login(self) -> str:
         what = "say whose token this is"
-        try:
-            with asking(what):
-                return self.hub.get_user().login
-        except Refused as refused:
-            if refused.status != HTTPStatus.FORBIDDEN:  # a job's own token may not ask this way
-                raise
-        with suppress(Refused):
+        with asking(what, ignored=HTTPStatus.FORBIDDEN):  # a job's own token may not ask this way
+            return self.hub.get_user().login
+        with suppress(Refused):  # type: ignore[unreachable] # mypy knows no such generators
             return str(self.query(what, "query { viewer { login } }")["viewer"]["login"])
         return ACTIONS
 

@@ -110,14 +110,15 @@ def test_what_base_has_learned_since_counts_as_in_a_merge(desk, tmp_path, monkey
     shown = desk.evaluate(apart)
     assert (shown.outputs.score_after, shown.outputs.finding) == ("1", "no clear difference")
     assert "conflicts with base: update the branch" in desk.evaluate(same).report
-    # what base has by now is not there twice
     base("# All items\n\nFirst.\n")
+    desk.hub.fail("GET /compare/{basehead}", 422)  # what base has by now is not there twice
     assert "skill is the same as at base" in desk.evaluate(apart).report
+    desk.hub.faults.clear()
     dying = f'case "$*" in *merge-file*) kill -KILL $$;; esac; exec {shutil.which("git")} "$@"'
     write_program(tmp_path / "git", dying)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(RepositoryError, match=r"signal 9 \(Killed\)"):
-        desk.evaluate(apart)
+        desk.evaluate(same)
 
 
 def test_the_same_skill_is_not_paid_for_and_replaces_an_earlier_heads_comment(desk, model_server):

@@ -289,6 +289,8 @@ def test_changed_files_are_listed_as_far_as_github_lists_them(scene, client):
     head = scene.hub.bare.save("skillopt/demo", "new.md", "x\n")
     scene.hub.pulls[1]["changed_files"] = 2
     assert changed_paths(client, 1, head) == {"new.md", SKILL}
+    scene.hub.fail("GET /pulls/{pull_number}/files", 422, "Sorry, this diff is taking too long")
+    assert changed_paths(client, 1, head) is None
     scene.hub.pulls[1]["changed_files"] = 3001
     assert changed_paths(client, 1, head) is None
 

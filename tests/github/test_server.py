@@ -39,8 +39,7 @@ BRANCH = "skillopt/demo"
 
 
 def told(hub: Hub, *, signed: bool = False) -> list[tuple[str, str]]:
-    keys = ("A_KEY", "B_KEY")
-    return list(setup_of(Scene(hub).client("pat"), keys, "demo", signed=signed))
+    return list(setup_of(Scene(hub).client("pat"), ("A_KEY", "B_KEY"), "demo", signed=signed))
 
 
 def test_what_is_missing_is_told_with_its_remedy(github_hub):
