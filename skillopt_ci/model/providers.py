@@ -204,7 +204,7 @@ class ServerClient:
     """Sends a role's requests to a server, without retries.
 
     ``section`` (``model.target``) is for messages. Once the server rejects a setting as
-    unsupported, later requests omit it (the token limit is renamed first). Raises
+    unsupported, later requests omit it (a token limit is renamed first). Raises
     ModuleNotFoundError if signing in to Azure needs the extra ``azure``.
     """
 
@@ -313,11 +313,11 @@ class ServerClient:
     def _stop_sending(self, setting: str) -> bool:
         if setting in self._refused:
             return True  # another call has found this out meanwhile
-        is_limit = setting in _LIMITS
-        if is_limit and not self._refused.isdisjoint(_LIMITS):
-            return False  # the server accepts neither name
+        other = _LIMITS.get(setting)
+        if other in self._refused and self._config.max_output_tokens:
+            return False  # the server takes the role's own limit under neither name
+        remedy = f"sent as {other}" if other and other not in self._refused else "left out"
         self._refused.add(setting)
-        remedy = f"sent as {_LIMITS[setting]}" if is_limit else "left out"
         refusal = f"{self._section}: {self._config.model} does not support {setting}"
         self._observe(Note(f"{refusal}; it is {remedy} from now on.", level="warning"))
         return True

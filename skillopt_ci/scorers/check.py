@@ -53,7 +53,7 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) ->
             case specs.PythonScorer():
                 functions.worker(part.entry, root)
             case specs.ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
-                return f"the folder {folder!r} of the grader's files is not there"
+                return f"the grader's folder is not there: {root / folder}"
             case specs.ComputerScorer(folder=str(folder)):
                 cell, files = current(), (root / folder).rglob("*")
                 if out := next((file for file in files if cell.hides(file, cell.root)), None):

@@ -198,13 +198,21 @@ def test_a_redirect_is_told_and_takes_no_key_elsewhere(server, served, ask, stat
         ["max_tokens must be greater than thinking.budget_tokens"],
     ],
 )
-def test_a_limit_is_not_left_out_where_the_server_takes_neither_name_or_wants_more(
+def test_an_own_limit_is_not_left_out_where_the_server_takes_neither_name_or_wants_more(
     server, served, ask, refusals
 ):
     for refusal in refusals:
         server.will_fail(400, refusal)
     with pytest.raises(ModelSetupError, match=refusals[-1]):
         complete(served(max_output_tokens=7), ask())
+
+
+def test_a_stages_limit_is_left_out_where_the_server_takes_neither_name(server, served, ask):
+    for name in ("max_completion_tokens", "max_tokens"):
+        server.will_fail(400, f"Unsupported parameter: '{name}'")
+    complete(served(), ask(max_output_tokens=7))
+    assert server.bodies[0]["max_completion_tokens"] == server.bodies[1]["max_tokens"] == 7
+    assert server.bodies[2].keys() == {"model", "messages"}
 
 
 def test_calls_at_once_learn_together(server, served, ask):
