@@ -71,7 +71,7 @@ def ask(config: ModelRole, request: ChatRequest, key: str = "sk-check") -> ChatR
     async def run() -> ChatReply:
         models = Models(target=config, optimizer=config)
         environ = {"LITELLM_API_KEY": key, "KEY": key}
-        async with open_router(models, environ) as router:
+        async with open_router(models.roles, environ) as router:
             return await router.for_work("check", Meter()).complete(request)
 
     return asyncio.run(run())

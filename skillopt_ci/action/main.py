@@ -57,7 +57,7 @@ def main() -> int:
 
 def run(job: Job) -> int:
     if (loaded := job.configured) is not None:
-        for name in required_variables(loaded.config.model):
+        for name in required_variables(loaded.config.model.roles):
             job.log.mask(job.environ.get(name, ""))
     event = read_event(job.environ["GITHUB_EVENT_NAME"], Path(job.environ["GITHUB_EVENT_PATH"]))
     try:
@@ -84,7 +84,9 @@ def gather(job: Job, event: GitHubEvent) -> Facts:
     actor_may_write = labelled and job.client is not None and job.client.may_write(event.actor)
     if (loaded := job.configured) is None:
         return Facts(actor_may_write)
-    missing = tuple(n for n in required_variables(loaded.config.model) if not job.environ.get(n))
+    missing = tuple(
+        name for name in required_variables(loaded.config.asked_roles) if not job.environ.get(name)
+    )
     number, head = event.pull.number, event.pull.head_sha
     changed = pull_requests.changed_paths(job.client, number, head) if job.client else None
     named = loaded.root / loaded.config.skill  # each part of it may be a link

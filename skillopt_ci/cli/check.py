@@ -141,7 +141,7 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
         grade = partial(check_scorers, tasks, config.scorer, root=root, environ=environ)
         check("scorers", _ok("scorers", "every task has one that can grade it", grade))
     meter = Meter(step=config.budget.step, run=config.budget.run)
-    check("budget", _ok("budget", "", lambda: meter.require_prices(tariffs(config.model))))
+    check("budget", _ok("budget", "", lambda: meter.require_prices(tariffs(config.asked_roles))))
     check("skill", _check_skill(loaded))
 
     if files:
@@ -153,13 +153,13 @@ def check_run(settings: Globals, *, probe: bool = False, files: bool = False) ->
     check("computer", _check_computers(loaded, tasks, environ, try_graders=not (graded or wrong)))
     if tasks is not None:
         check("programs", _check_programs(loaded, tasks, environment, environ))
-    for name, role in config.model.roles.items():
+    for name, role in config.asked_roles.items():
         check(f"model.{name}", _check_model(name, role, root, environ, asked=probe))
     if not all(map(can_be_hidden, resolved_key_values(config.model, environ, root))):
         text = "a key is too short or too simple to be redacted wherever it appears"
         told.append(Finding("secrets", "warning", f"{text}; use a longer one"))
     if probe:
-        told += asyncio.run(ask_models(config.model, environ, root, settings.redact))
+        told += asyncio.run(ask_models(config.asked_roles, environ, root, settings.redact))
     return told
 
 
@@ -173,7 +173,7 @@ def _check_github(settings: Globals) -> Iterator[Finding]:
     from skillopt_ci.github.settings import setup_of  # noqa: PLC0415
 
     client = connect(from_environ(environ), redact=settings.redact)
-    keys, signed = required_variables(config.model), config.git.commits == "api"
+    keys, signed = required_variables(config.model.roles), config.git.commits == "api"
     for level, text in setup_of(client, keys, config.run, signed=signed):
         yield Finding("github", level, text)
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
@@ -207,10 +207,12 @@ def trace_command(
     """Show the latest attempt at TASK, step by step, as recorded on this machine."""
     loaded = load_configured(settings)
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
-    found = None
-    seen: dict[str, dict[str, dict[str, None]]] = {}  # attempts by task and stage
+    found, steps = None, dict[object, list[Mapping[str, object]]]()  # by the work's key
+    seen: dict[str, dict[str, None]] = {}  # attempts by task
     for trace in attempt_traces(read_events(events_path(ledger, ledger.run))):
-        seen.setdefault(trace.task, {}).setdefault(trace.stage, {})[str(trace.attempt)] = None
+        seen.setdefault(trace.task, {})[f"{trace.stage} {trace.attempt}"] = None
+        if trace.task == task and trace.work and not trace.work.get("stored"):
+            steps[trace.work.get("key")] = trace.events[1:]
         meant = attempt in (None, trace.attempt) and stage in (None, trace.stage)
         if meant and trace.task == task and trace.skill_sha256.startswith(skill or ""):
             found = trace
@@ -220,10 +222,14 @@ def trace_command(
             hint="Attempts are recorded where they are made, unless `rollout.events` is false.",
         )
     if found is None:
-        made = [f"{name} {names_text([*each])}" for name, each in seen.get(task, {}).items()]
-        hint = f"Recorded attempts: {'; '.join(made)}." if made else nearest(task, seen)
-        told = hint or f"Tasks with attempts: {names_text(sorted(seen))}."
-        raise UsageError(f"No such attempt at task {task!r} is recorded. {told}")
+        made = names_text([*seen.get(task, ())])
+        told = f"Recorded attempts: {made}." if task in seen else nearest(task, seen)
+        raise UsageError(
+            f"No such attempt at task {task!r} is recorded.",
+            hint=told or f"Tasks with attempts: {names_text(sorted(seen))}.",
+        )
+    if (work := found.work) and work.get("stored"):  # its steps are told where it was made
+        found.events[1:1] = steps.get(work.get("key"), ())
     if settings.json:
         print_json(list(found.events))
         return

@@ -10,7 +10,7 @@ from typing import Literal
 import click
 
 from skillopt_ci.cli.options import Globals, wrapped
-from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import ExitCode, SkilloptError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.budget import Meter
@@ -91,45 +91,33 @@ _QUESTION = (
 
 
 async def ask_models(
-    models: Models, environ: Mapping[str, str], root: Path, redact: Redact
+    roles: Mapping[str, ModelRole], environ: Mapping[str, str], root: Path, redact: Redact
 ) -> list[Finding]:
     """Ask every role one question, one after the other: they may be one small server."""
     found = []
-    for name, config in models.roles.items():
+    for name, config in roles.items():
+        changes = {"retries": min(1, config.retries), "timeout": min(_LONGEST_CALL, config.timeout)}
+        other = ModelRole(provider="simulated", model="simulated-optimizer")
+        asked, part = {"optimizer": other, name: config.model_copy(update=changes)}, f"model.{name}"
+        request = ChatRequest(Role(name), "doctor", _QUESTION, reply_schema=RANKING)
         try:
-            found += await _ask_role(Role(name), config, environ, root, redact)
+            async with open_router(asked, environ, root=root, redact=redact) as router:
+                began = time.monotonic()
+                reply = await router.for_work("doctor", Meter()).complete(request)
         except SkilloptError as error:
-            found.append(failed(f"model.{name}", error))
-    return found
-
-
-async def _ask_role(
-    role: Role, config: ModelRole, environ: Mapping[str, str], root: Path, redact: Redact
-) -> list[Finding]:
-    impatient = config.model_copy(
-        update={"retries": min(1, config.retries), "timeout": min(_LONGEST_CALL, config.timeout)}
-    )
-    # the other roles are simulated: their mistakes are theirs
-    others = {
-        name: ModelRole(provider="simulated", model=f"simulated-{name}")
-        for name in ("target", "optimizer")
-    }
-    models = Models(**{**others, role.value: impatient})
-    async with open_router(models, environ, root=root, redact=redact) as router:
-        request = ChatRequest(role, "doctor", _QUESTION, reply_schema=RANKING)
-        began = time.monotonic()
-        reply = await router.for_work("doctor", Meter(clock=time.monotonic)).complete(request)
-    seconds, part, usage = time.monotonic() - began, f"model.{role}", reply.usage
-    used = f"{plural(usage.tokens, 'token')}, cost {cost_text(usage.cost_usd)}"
-    found = [Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})")]
-    try:
-        if config.provider != "simulated":  # whose mistakes are wanted
-            parse_ranking(reply.text, 2, 1)
-    except WireError:
-        found.append(_misfit(part, role, reply))
-    if usage.estimated:
-        text = "the server reports no usage: tokens are counted from the texts"
-        found.append(Finding(part, "warning", text))
+            found.append(failed(part, error))
+            continue
+        seconds, usage = time.monotonic() - began, reply.usage
+        used = f"{plural(usage.tokens, 'token')}, cost {cost_text(usage.cost_usd)}"
+        found.append(Finding(part, "ok", f"{reply.model} answered in {seconds:.1f} s ({used})"))
+        try:
+            if config.provider != "simulated":  # whose mistakes are wanted
+                parse_ranking(reply.text, 2, 1)
+        except WireError:
+            found.append(_misfit(part, request.role, reply))
+        if usage.estimated:
+            text = "the server reports no usage: tokens are counted from the texts"
+            found.append(Finding(part, "warning", text))
     return found
 
 

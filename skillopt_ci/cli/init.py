@@ -133,8 +133,8 @@ def _workflow(config: Path, place: Path, *, pages: bool) -> tuple[list[str], str
     if pages and several:
         hint = f"Call pages.yml yourself, with `run` for one of {', '.join(runs)}."
         raise UsageError("--pages is for a configuration with one run", hint=hint)
-    models = [load(config, run=name).config.model for name in runs]
-    keys = sorted({key for one in models for key in required_variables(one)})
+    roles = [load(config, run=name).config.model.roles for name in runs]
+    keys = sorted({key for one in roles for key in required_variables(one)})
     file = PurePosixPath(config.parent.resolve().relative_to(place) / config.name)
     # workflows train from the default branch, whatever is checked out here
     refs = ("refs/remotes/origin/HEAD", "HEAD")

@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 from pydantic_core import PydanticKnownError
 
 from skillopt_ci.config.base import Argument, FileName, Section
-from skillopt_ci.config.models import Models
+from skillopt_ci.config.models import ModelRole, Models
 from skillopt_ci.config.rollout import ExternalConfig, RolloutConfig
 from skillopt_ci.config.scorers import ScorerSpec
 
@@ -356,6 +356,12 @@ class Config(Section):
         if value is not None and environment is not None:
             raise ValueError("the tasks come from `environment` already")
         return value
+
+    @property
+    def asked_roles(self) -> dict[str, ModelRole]:
+        """The roles that are called: without a target if a program, a script or a person works."""
+        works = self.environment is not None or self.rollout.solver.type in ("chat", "agent")
+        return {name: role for name, role in self.model.roles.items() if works or name != "target"}
 
     @field_validator("budget")
     @classmethod

@@ -122,11 +122,13 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     tests = [] if texts or candidate else [_confirmation(run, tested, (), over=False)]
     before = [*begin, *([] if waits else (calls for _, calls in ends)), *tests]
     upcoming = [*before, steps[0][1]] if steps else []
-    prices = tariffs(config.model)
+    prices = tariffs(config.model.roles)
     # a run that has nothing to learn ends without its tests
     if situation.total_steps and (works or not finished(checkout.history)):
-        again = earlier_tests(run, checkout.commit) is not None
-        works += [_confirmation(run, checkout, works), forecast.finish(again=again)]
+        works += [
+            _confirmation(run, checkout, works),
+            forecast.finish(again=earlier_tests(run, checkout.commit) is not None),
+        ]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         calls = counts.in_calls(counts.joined(works), supposed.calls, situation.judged)
@@ -134,14 +136,12 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
 
     # `step` leaves a scheduled end, and so the tests, to `slow-update`, unless it is in flight
     last = [*begin, _confirmation(run, checkout, ())] if waits and due is not None else works
-    rest = part(f"rest of the run, up to step {situation.total_steps}", works)
-    asked = dict.fromkeys(one.account.role for one in rest.stages)
     return Estimate(
         part("next step", upcoming or last),
         part(f"epoch {epoch}", of_epoch),
-        rest,
+        part(f"rest of the run, up to step {situation.total_steps}", works),
         prices,
-        tuple(_assumptions(supposed, sizes, [role for role in asked if not prices[role].known])),
+        tuple(_assumptions(supposed, sizes)),
     )
 
 
@@ -156,9 +156,7 @@ def _situation(run: Run, total_steps: int, attempt_tokens: int) -> counts.Situat
     )
 
 
-def _assumptions(
-    assumed: counts.Assumed, sizes: Mapping[Account, CallSize], unpriced: Sequence[str]
-) -> Iterator[str]:
+def _assumptions(assumed: counts.Assumed, sizes: Mapping[Account, CallSize]) -> Iterator[str]:
     yield "Cached answers cost nothing. The most assumes that every question is asked twice."
     yield "With a budget, each step plans the number of steps again, by what calls cost so far."
     yield f"Assumed: the target solves {percent(assumed.solved)} of the tasks, more with each step."
@@ -170,8 +168,6 @@ def _assumptions(
             f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
             f"{ANSWER} tokens per answer, {PROPOSAL} per proposal. Reasoning models write more."
         )
-    if unpriced:
-        yield f"No price is known for: {', '.join(unpriced)}; set model.<role>.price."
 
 
 def _confirmation(
@@ -199,7 +195,7 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
         counts.assumed(run.config, None, (), ()).calls,
         plan.judged(run.config, run.selection),
     )
-    part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model))
+    part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model.roles))
     cost = cost_text(dollars.likely if (dollars := part.cost_usd()) else None)
     said = f"about {plural(round(part.calls().likely), 'call')}, {part.tokens().likely:,.0f} tokens"
     return f"{said}, cost {cost}; those that are cached cost nothing."
@@ -265,7 +261,7 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     chats = isinstance(config.rollout.solver, ChatConfig) and config.environment is None
     if not chats or not tasks or (limits.tokens is None and limits.cost_usd is None):
         return config
-    sizes, prices = _assumed_sizes(config, tasks, prompts, skill), tariffs(config.model)
+    sizes, prices = _assumed_sizes(config, tasks, prompts, skill), tariffs(config.model.roles)
     once = Range(1, 1, 1)
     calls_of = {counts.ROLLOUT: once, counts.JUDGE: once * plan.judged(config, tasks)}
     attempt = _part("attempt", counts.joined([calls_of]), sizes, prices)

@@ -56,8 +56,8 @@ def required_variable(config: ModelRole) -> str | None:
     return config.key_variable
 
 
-def required_variables(models: Models) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(required_variable, models.roles.values()))))
+def required_variables(roles: Mapping[str, ModelRole]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(required_variable, roles.values()))))
 
 
 def api_key(

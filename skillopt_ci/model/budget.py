@@ -12,7 +12,7 @@ from typing import Literal
 
 from skillopt_ci.aio import Slots
 from skillopt_ci.config.config import Limits
-from skillopt_ci.config.models import ModelRole, Models, Price
+from skillopt_ci.config.models import ModelRole, Price
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError, SkilloptError
 from skillopt_ci.model.types import (
     Account,
@@ -79,12 +79,12 @@ def tariff_of(config: ModelRole) -> Tariff:
         if cost(Usage(calls=1, prompt_tokens=1, completion_tokens=1)) is not None:
             version = genai_prices.__version__
             return Tariff("table", f"{provider.id}/{model.id} in genai-prices {version}", cost)
-    return Tariff("unknown", "no price known", lambda _: None)
+    return Tariff("unknown", "no price known; set `price` of the role", lambda _: None)
 
 
-def tariffs(models: Models) -> dict[str, Tariff]:
-    """The tariff of every role; without a judge model, the optimizer's model judges."""
-    roles = {**models.roles, "judge": models.judge or models.optimizer}
+def tariffs(roles: Mapping[str, ModelRole]) -> dict[str, Tariff]:
+    """The tariff of each role; without a judge model, the optimizer's model judges."""
+    roles = {**roles, "judge": roles.get("judge") or roles["optimizer"]}
     return {name: tariff_of(config) for name, config in roles.items()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from skillopt_ci.aio import Slots
-from skillopt_ci.config.models import ModelRole, Models
+from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import InfrastructureError, ModelSetupError
 from skillopt_ci.messages import Message
 from skillopt_ci.model.access import api_key, connection_pool, headers_of, uses_responses
@@ -30,7 +30,7 @@ from skillopt_ci.scorers.base import GRADING, GraderBroke, GraderError
 class ModelRouter:
     """Open models with one pool and cache. With ``locks``, identical requests share one call."""
 
-    models: Models
+    roles: Mapping[str, ModelRole]
     tariffs: Mapping[str, Tariff]
     clients: Mapping[Role, ChatClient]
     cache: CallCache | None
@@ -54,7 +54,7 @@ class ModelRouter:
         )
         if self.cache is None:
             return client
-        configs = {"judge": self.models.optimizer, **self.models.roles}
+        configs = {"judge": self.roles["optimizer"], **self.roles}
         return CachedClient(
             client,
             self.cache,
@@ -68,7 +68,7 @@ class ModelRouter:
 
 @asynccontextmanager
 async def open_router(
-    models: Models,
+    roles: Mapping[str, ModelRole],
     environ: Mapping[str, str],
     *,
     cache_path: Path | None = None,
@@ -76,12 +76,12 @@ async def open_router(
     observe: Observer = silent,
     redact: Redact = unchanged,
 ) -> AsyncIterator[ModelRouter]:
-    """The models of all roles; ``cache_path`` None means no cache.
+    """The models of ``roles``; ``cache_path`` None means no cache.
 
     ``root`` is the configuration's folder. ModelSetupError if a key, program or package is missing.
     """
     async with AsyncExitStack() as resources:
-        configs = {Role(name): config for name, config in models.roles.items()}
+        configs = {Role(name): config for name, config in roles.items()}
         clients: dict[Role, ChatClient] = {}
         pools: dict[str, Any] = {}  # roles with the same protocol share connections
         reached: dict[str, asyncio.Event] = {}  # by address
@@ -121,7 +121,7 @@ async def open_router(
         cache = None
         if cache_path is not None:
             cache = resources.enter_context(closing(await CallCache.opened(cache_path, observe)))
-        yield ModelRouter(models, tariffs(models), clients, cache, redact)
+        yield ModelRouter(roles, tariffs(roles), clients, cache, redact)
 
 
 async def judge_reply(client: ChatClient, prompt: str) -> str:

@@ -150,7 +150,7 @@ class Equipment:
         async with self._opening:
             if self._models is None:
                 opened = open_router(
-                    parts.config.model,
+                    parts.config.asked_roles,
                     parts.environ,
                     cache_path=parts.cache_path,
                     root=parts.root,

@@ -201,6 +201,13 @@ def test_what_is_wrong_is_told_once_with_its_remedy(untrained, monkeypatch, over
     assert (where, said in told) == (part, True), told
 
 
+def test_a_target_that_nobody_asks_needs_no_package_key_or_price(untrained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    unasked = "model.target={provider: anthropic, model: m}", "rollout.solver={type: human}"
+    found = look(untrained, *unasked, "budget.run.cost_usd=5")
+    assert (errors(found), "model.target" in [one.part for one in found]) == ({}, False)
+
+
 def test_a_wrong_configuration_is_named_by_line_and_nothing_else_is_looked_at(fresh, edit):
     edit(fresh / "skillopt.yaml", "num_epochs", "epochs")
     found = look(fresh)

@@ -43,11 +43,6 @@ def test_a_long_name_leaves_room_for_the_scores(cli, trained, monkeypatch):
     assert re.match(r"0\.\d{3} \[0\.\d\d, 0\.\d\d\] n=16  0\.\d{3}  main", line)
 
 
-def test_a_comparison_with_itself_shows_no_difference(cli, trained):
-    told = cli(trained, "eval", "best", "best").out
-    assert "tasks: +0.000 ± 0.000 (95 %).\n0 fixed, 0 broken." in told
-
-
 def test_json_says_how_sure_it_is_and_whether_anything_is_missing(cli, trained):
     found = cli(trained, "eval", "initial", "best", "--json").json
     first, skill = found["skills"]

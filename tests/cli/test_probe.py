@@ -50,14 +50,6 @@ def test_every_role_is_asked_once_and_told_about(cli, checkout, server):
     assert KEY not in done.out + done.err
 
 
-def test_people_get_lines_and_a_conclusion(cli, checkout, server):
-    done = cli(checkout.folder, "check", "--probe")
-    assert done.code == 0
-    for words in ("skillopt-ci ", "git version", "m answered in", "no price is known", "Ready to"):
-        assert words in done.out
-    assert KEY not in done.out + done.err
-
-
 def test_a_missing_key_is_one_role_s_error_and_no_call_is_made(cli, checkout, server):
     unset = ("-o", "model.target.api_key_env=NOT_THERE")
     done = cli(checkout.folder, "check", "--probe", "--json", *unset)

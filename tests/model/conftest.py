@@ -29,7 +29,7 @@ def answers(
     """Ask through all that a run puts around a client."""
 
     async def asked() -> list[ChatReply]:
-        async with open_router(models, environ, **opened) as router:
+        async with open_router(models.roles, environ, **opened) as router:
             asking = map(router.for_work("step 1", meter or Meter()).complete, requests)
             return await asyncio.gather(*asking) if at_once else [await one for one in asking]
 

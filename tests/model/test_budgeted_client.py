@@ -164,7 +164,7 @@ DOLLARS = 0.02
 
 
 async def flood(models: Models, meter: Meter, requests: list[ChatRequest]) -> list[Any]:
-    async with open_router(models, {}) as router:
+    async with open_router(models.roles, {}) as router:
         client = router.for_work("s", meter)
         asked = (client.complete(request) for request in requests)
         return await asyncio.gather(*asked, return_exceptions=True)

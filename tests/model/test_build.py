@@ -49,7 +49,7 @@ def test_a_server_that_answered_one_role_gets_all_tries_of_another(ask):
     role = ModelRole(provider="ollama", model="m", base_url=f"{url}/v1", retries=0)
 
     async def work() -> None:
-        async with open_router(Models(target=role, optimizer=role), {}) as router:
+        async with open_router({"target": role, "optimizer": role}, {}) as router:
             client = router.for_work("step 1", Meter())
             await client.complete(ask())
             await asyncio.to_thread(up.close)  # it waits for connections to end
@@ -110,7 +110,7 @@ async def one(client, number):
     print(message.content, flush=True)
 async def main():
     cache = Path(sys.argv[2])
-    async with open_router(models, {}, cache_path=cache) as router:
+    async with open_router(models.roles, {}, cache_path=cache) as router:
         client = router.for_work("s", meter)
         await asyncio.gather(*(one(client, number) for number in range(40)))
     print(meter.total().calls)
@@ -142,7 +142,7 @@ role = {{"provider": {provider!r}, "model": "simulated-target"}}
 role |= {{"command": [sys.executable]}} if {provider!r} == "command" else {{}}
 models = Models.model_validate({{"target": role, "optimizer": role}})
 async def main():
-    async with open_router(models, {{}}):
+    async with open_router(models.roles, {{}}):
         pass
 asyncio.run(main())
 print([name for name in ("openai", "anthropic", "azure.identity") if name in sys.modules])
@@ -192,7 +192,7 @@ def test_a_verdict_that_a_judge_failed_to_give_is_not_read_from_the_cache(server
 
     async def work() -> float:
         models = Models(target=served(), optimizer=served())
-        async with open_router(models, {}, cache_path=tmp_path / "calls.sqlite") as router:
+        async with open_router(models.roles, {}, cache_path=tmp_path / "calls.sqlite") as router:
             judge = partial(judge_reply, router.for_work("s", Meter()))
             return (await FallibleScorer(spec, partial(ask_judge, spec, judge))(task, "hello")).hard
 

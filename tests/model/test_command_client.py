@@ -149,7 +149,7 @@ def test_answer_and_trace_come_back_from_the_cache_and_what_keeps_failing_is_una
     models = Models(target=role(code), optimizer=role("raise SystemExit(1)"))
 
     async def twice() -> list[ChatReply]:
-        opened = open_router(models, {}, cache_path=tmp_path / "c.sqlite", root=tmp_path)
+        opened = open_router(models.roles, {}, cache_path=tmp_path / "c.sqlite", root=tmp_path)
         async with opened as router:
             client = router.for_work("s", Meter())
             with pytest.raises(ModelUnavailable, match="after 1 try: exit status 1"):

@@ -145,18 +145,18 @@ def test_minutes_of_a_run_count_from_its_start_and_zero_calls_are_none():
 def test_a_cost_limit_needs_every_price_that_is_not_known(limits, target, refused):
     needs = pytest.raises(ModelSetupError, match=r"step\.cost_usd needs model\.target\.price")
     with needs if refused else nullcontext():
-        Meter(step=limits).require_prices(tariffs(models(**target)))
+        Meter(step=limits).require_prices(tariffs(models(**target).roles))
 
 
 def test_a_run_of_unknown_cost_cannot_be_held_to_one():
     meter = Meter(run=Limits(cost_usd=1), spent=Usage(calls=1, cost_usd=None))
     with pytest.raises(ModelSetupError, match="cost of earlier steps is unknown"):
-        meter.require_prices(tariffs(models()))
+        meter.require_prices(tariffs(models().roles))
     role = {"provider": "openai", "model": "gpt-5.5"}
     unknown = {"provider": "openai", "model": "in-no-table"}
     found = Models.model_validate({"target": role, "optimizer": unknown})
     with pytest.raises(ModelSetupError, match=r"needs model\.optimizer\.price"):
-        Meter(run=Limits(cost_usd=1)).require_prices(tariffs(found))
+        Meter(run=Limits(cost_usd=1)).require_prices(tariffs(found.roles))
 
 
 def test_what_a_piece_of_work_is_charged_is_told_apart():

@@ -6,7 +6,7 @@ from genai_prices import calc_price
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.config.models import ModelRole, Models, Price
+from skillopt_ci.config.models import ModelRole, Price
 from skillopt_ci.model.budget import cost_usd, tariff_of, tariffs
 from skillopt_ci.model.types import Usage
 
@@ -61,9 +61,9 @@ def test_a_price_that_nobody_knows_is_unknown_and_not_guessed_by_the_name(role):
 
 
 def test_simulated_models_cost_nothing_and_the_judge_costs_what_the_optimizer_does():
-    simulated = {"provider": "simulated", "model": "gpt-5.5"}
-    priced = {"provider": "openai", "model": "m", "price": {"input": 1, "output": 1}}
-    found = tariffs(Models.model_validate({"target": simulated, "optimizer": priced}))
+    simulated = ModelRole(provider="simulated", model="gpt-5.5")
+    priced = ModelRole(provider="openai", model="m", price=Price(input=1, output=1))
+    found = tariffs({"target": simulated, "optimizer": priced})
     sources = [found[name].source for name in ("target", "optimizer", "judge")]
     assert sources == ["simulated", "configuration", "configuration"]
     assert (found["target"].cost_usd(CALL), "simulated" in found["target"].text) == (0.0, True)

@@ -135,14 +135,6 @@ def test_only_what_is_set_is_sent(ask):
     assert sent(config, ask(max_output_tokens=9)) == {"max_completion_tokens": 9, **rest}
 
 
-def test_what_was_refused_is_left_out_and_the_limit_renamed(ask):
-    config = role(temperature=1, max_output_tokens=2)
-    assert sent(config, ask(), "temperature") == {"max_completion_tokens": 2}
-    assert sent(config, ask(), "max_completion_tokens") == {"max_tokens": 2, "temperature": 1}
-    config = role(token_limit_field="max_tokens", max_output_tokens=2)
-    assert sent(config, ask(), "max_tokens") == {"max_completion_tokens": 2}
-
-
 def test_the_provider_names_the_limit_unless_the_role_does(ask):
     own = role(provider="compatible", base_url="http://x/v1", token_limit_field="max_tokens")
     limited = ask(max_output_tokens=2)

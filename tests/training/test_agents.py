@@ -18,6 +18,8 @@ from skillopt_ci.training.prefetcher import Shard, look_ahead, roll_out_shard, t
 from tests.conftest import Checkout, Workshop
 
 ALONE, FEW = "model.target.max_concurrency=1", "evaluation.sel_env_num=4"
+#: The agent has a model of its own: nobody asks this one, which has no key.
+UNASKED = "model.target={provider: gemini, model: m}"
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def with_agents(workshop: Workshop) -> Callable[[str], Checkout]:
 def test_a_skill_is_trained_on_what_agents_leave_behind_and_measured_once(with_agents, workshop):
     checkout = with_agents("one")
     notes: list[Event] = []
-    checkout.step(observer=notes.append)
+    checkout.step(UNASKED, observer=notes.append)
     record = checkout.record(1)
     assert (record.decision.score_before, record.decision.score_after) == (0.0, 0.25)
     assert "Kind a: a number begins with a." in checkout.show("skillopt/demo")
@@ -50,11 +52,14 @@ def test_a_skill_is_trained_on_what_agents_leave_behind_and_measured_once(with_a
     # the same skill is not measured again
     before = len(shell_agent.made(checkout.folder))
     checkout.git("update-ref", "-d", "refs/heads/skillopt/demo")
-    checkout.step()
+    checkout.step(UNASKED)
     assert len(shell_agent.made(checkout.folder)) == before
+    task = next(iter(record.decision.measurement.tasks))
+    shown = skillopt_ci(checkout.folder, "trace", task, *overrides(UNASKED)).stdout
+    assert "\nuser\n" in shown[: shown.index("taken from the store")]
     # unless what the tasks have in common has changed
     checkout.git("update-ref", "-d", "refs/heads/skillopt/demo")
-    checkout.step("rollout.task={environ: {CITY: Oslo}}")
+    checkout.step(UNASKED, "rollout.task={environ: {CITY: Oslo}}")
     assert len(shell_agent.made(checkout.folder)) == 2 * before
 
 
