@@ -97,7 +97,7 @@ def init_command(
         written += scaffold.write_new(place, workflow)
         files |= workflow
         if scaffold.WORKFLOW not in written:
-            also.append(f"Let {scaffold.WORKFLOW} train the run of {settings.config} too.")
+            also.append(f"List {settings.config} in {scaffold.WORKFLOW}, in a matrix of `config`s.")
         closing = [*_github_steps(place, keys, branch, same, pages=pages)]
     steps = [*_steps_to_commit(settings, choices, repository, *also, github=github), *closing]
     code = _tell(settings, "", written, files, steps)

@@ -276,7 +276,7 @@ def test_github_writes_one_workflow_and_says_all_that_is_left_to_do(tmp_path):
     told = init(tmp_path, "--github", "-c", "new/skillopt.yaml").output
     assert not (tmp_path / "new/.github").exists()
     assert "skillopt-ci check --github -c new/skillopt.yaml\n" in told
-    assert "Let .github/workflows/skillopt.yml train the run of new/skillopt.yaml too." in told
+    assert "List new/skillopt.yaml in .github/workflows/skillopt.yml, in a matrix" in told
 
 
 def test_the_workflow_passes_on_every_key_of_an_existing_configuration(tmp_path):
