@@ -27,7 +27,7 @@ from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.report import commits
 from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.scorers.check import check_scorers
+from skillopt_ci.rollout.graders import check_scorers
 from skillopt_ci.tasks.loading import SPLIT_NAMES, load_splits, refuse_clashes
 from skillopt_ci.tasks.task import Splits, Task
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets

@@ -40,9 +40,8 @@ from skillopt_ci.redaction import can_be_hidden
 from skillopt_ci.report.view import RunView
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
 from skillopt_ci.rollout.environment import Environment
-from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.graders import TaskScorers, check_scorers
 from skillopt_ci.scorers.base import GraderError
-from skillopt_ci.scorers.check import check_scorers
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.skill.validation import problems, seen_path
 from skillopt_ci.stats import wilson

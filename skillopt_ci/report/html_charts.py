@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import HistoryEntry
-from skillopt_ci.ledger.timeline import Moment, new_scale, timeline
+from skillopt_ci.ledger.summary import Moment, new_scale, timeline
 from skillopt_ci.report.words import event_name
 from skillopt_ci.stats import wilson
 from skillopt_ci.text import plural, score

@@ -7,8 +7,7 @@ from typing import Literal
 
 from skillopt_ci.ledger.evidence import EditRecord, Measurement, ProposalRecord
 from skillopt_ci.ledger.records import BoundaryRecord, Decision, HistoryEntry, State, StepRecord
-from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary
-from skillopt_ci.ledger.timeline import comparable_from
+from skillopt_ci.ledger.summary import DifferenceRecord, FinalSkill, Summary, comparable_from
 from skillopt_ci.report import words as say
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 from skillopt_ci.sanitize import visible

@@ -1,9 +1,10 @@
-"""Grade attempts with the task's or the run's scorer, on a computer if it needs one."""
+"""Grade attempts with the task's or the run's scorer; check scorers before any paid call."""
 
 import hashlib
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,7 @@ from skillopt_ci.computer.archive import Member, pack, unpack
 from skillopt_ci.computer.computer import HOME, Computer
 from skillopt_ci.config import scorers as specs
 from skillopt_ci.config.rollout import AttemptLimits
+from skillopt_ci.confinement import current
 from skillopt_ci.errors import ComputerFailure, FileRefused, UsageError
 from skillopt_ci.program import CommandResult
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
@@ -31,9 +33,17 @@ from skillopt_ci.scorers.base import (
     program_score,
     scored,
 )
-from skillopt_ci.scorers.code import Functions, ask_judge, call_function, run_command
-from skillopt_ci.scorers.text import grade_answer, grade_varies
-from skillopt_ci.tasks.task import Task
+from skillopt_ci.scorers.code import (
+    Functions,
+    ask_judge,
+    call_function,
+    check_command,
+    check_rubric_task,
+    run_command,
+)
+from skillopt_ci.scorers.text import GRADERS, grade_answer, grade_varies
+from skillopt_ci.tasks.files import TaskProblem, refuse
+from skillopt_ci.tasks.task import Splits, Task
 
 _PROGRAMS = (specs.ComputerScorer, specs.CommandScorer, specs.PythonScorer)
 #: Only comments and instructions may stand before a document type; later text is a test's own.
@@ -358,3 +368,56 @@ class TaskScorers:
                 return ComputerGrader(spec, attempt, self.pool, root, limits)
             case _:
                 return partial(grade_answer, spec)
+
+
+def check_scorers(
+    splits: Splits, default: specs.ScorerSpec | None, *, root: Path, environ: Mapping[str, str]
+) -> None:
+    """Raise UsageError, or TaskFileError naming the tasks, if a scorer cannot grade its tasks."""
+    problems = []
+    with closing(Functions(environ)) as functions:
+        if default is not None and (fault := check_spec(default, root, functions)):
+            raise UsageError(f"scorer: {fault}")
+        for task in splits.all:
+            if task.scorer is not None:
+                fault = check_spec(task.scorer, root, functions) or check_task(task.scorer, task)
+            elif default is not None:
+                fault = check_task(default, task)
+            else:
+                fault = "the task has no scorer, and the configuration has none for all"
+            if fault:
+                problems.append(TaskProblem(task.file, task.line, f"task {task.id!r}: {fault}"))
+    refuse(problems)
+
+
+def check_spec(spec: specs.ScorerSpec, root: Path, functions: Functions) -> str | None:
+    """The fault of ``spec``, if any. Raises UsageError for a function that cannot be loaded."""
+    parts = [*specs.parts_of(spec)]
+    unkept = [one.type for one in parts if grade_varies(one)]
+    if unkept and any(one.type == "computer" and one.same_computer for one in parts):
+        return (
+            f"`same_computer` cannot stand beside `{unkept[0]}`, whose grades are not kept: each "
+            "evaluation would make the attempts again"
+        )
+    for part in parts:
+        match part:
+            case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
+                return "every answer contains an empty text"
+            case specs.CommandScorer() if fault := check_command(part, root, functions.environ):
+                return fault
+            case specs.PythonScorer():
+                functions.worker(part.entry, root)
+            case specs.ComputerScorer(folder=str(folder)) if not (root / folder).is_dir():
+                return f"the grader's folder is not there: {root / folder}"
+            case specs.ComputerScorer(folder=str(folder)):
+                cell, files = current(), (root / folder).rglob("*")
+                if out := next((file for file in files if cell.hides(file, cell.root)), None):
+                    return f"the grader's folder {folder!r} may not lead to {out.resolve()}"
+    return None
+
+
+def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
+    checks = {kind: grader.check for kind, grader in GRADERS.items()}
+    checks[specs.RubricScorer] = check_rubric_task
+    faults = (checks[type(one)](one, task) for one in specs.parts_of(spec) if type(one) in checks)
+    return next(filter(None, faults), None)

@@ -11,7 +11,7 @@ from skillopt_ci.errors import NothingToLearn
 from skillopt_ci.ledger.evidence import Measurement, as_recorded
 from skillopt_ci.ledger.folder import FIXED_FILES
 from skillopt_ci.ledger.records import Confirmed, Snapshot, State
-from skillopt_ci.ledger.timeline import MEASURED_ANEW
+from skillopt_ci.ledger.summary import MEASURED_ANEW
 from skillopt_ci.progress import Note
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.validation import seen_path, unloadable

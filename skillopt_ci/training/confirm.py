@@ -18,7 +18,7 @@ from skillopt_ci.errors import BudgetExhausted
 from skillopt_ci.ledger.evidence import as_recorded
 from skillopt_ci.ledger.folder import document
 from skillopt_ci.ledger.records import ConfirmationRecord, FreshPair, HistoryEntry
-from skillopt_ci.ledger.timeline import comparable_from
+from skillopt_ci.ledger.summary import comparable_from
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.document import sha256

@@ -14,8 +14,9 @@ from skillopt_ci.ledger.summary import (
     FinalSkill,
     Summary,
     TypeScore,
+    comparable_from,
+    timeline,
 )
-from skillopt_ci.ledger.timeline import comparable_from, timeline
 from skillopt_ci.model.types import Account, Usage, by_stage, total
 from skillopt_ci.progress import Note, StageFinished
 from skillopt_ci.rollout.metrics import OTHER, paired

@@ -5,7 +5,7 @@ import pytest
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.ledger import newest, resolve, runs
 from skillopt_ci.ledger.records import HistoryEntry
-from skillopt_ci.ledger.timeline import timeline
+from skillopt_ci.ledger.summary import timeline
 
 
 def test_without_a_skills_branch_the_base_counts(bench, repository):

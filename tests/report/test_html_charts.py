@@ -7,7 +7,7 @@ from run_views import runs
 
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import HistoryEntry
-from skillopt_ci.ledger.timeline import MEASURED_ANEW
+from skillopt_ci.ledger.summary import MEASURED_ANEW
 from skillopt_ci.report.html_charts import Column, curve, outcome_map
 
 

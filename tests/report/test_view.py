@@ -4,7 +4,7 @@ import pytest
 from run_views import entry, plain_run, state
 
 from skillopt_ci.ledger.evidence import PatternRecord
-from skillopt_ci.ledger.timeline import MEASURED_ANEW
+from skillopt_ci.ledger.summary import MEASURED_ANEW
 from skillopt_ci.report.terminal import status_json
 from skillopt_ci.report.view import StepPlace
 from skillopt_ci.report.words import failures

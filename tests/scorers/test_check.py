@@ -10,9 +10,8 @@ from skillopt_ci.config import scorers
 from skillopt_ci.config.reference import choices, fields
 from skillopt_ci.confinement import confine
 from skillopt_ci.errors import TaskFileError, UsageError
-from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.graders import TaskScorers, check_scorers, check_spec, check_task
 from skillopt_ci.scorers.base import GraderError
-from skillopt_ci.scorers.check import check_scorers, check_spec, check_task
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.scorers.text import GRADERS
 from skillopt_ci.tasks.task import Splits

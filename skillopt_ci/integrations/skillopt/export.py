@@ -13,8 +13,7 @@ from skillopt_ci.ledger.evidence import (
     SuggestionRecord,
 )
 from skillopt_ci.ledger.records import StepRecord
-from skillopt_ci.ledger.summary import Summary
-from skillopt_ci.ledger.timeline import Moment, comparable_from, timeline
+from skillopt_ci.ledger.summary import Moment, Summary, comparable_from, timeline
 from skillopt_ci.model.types import Usage
 from skillopt_ci.report.view import RunView
 from skillopt_ci.util import grouped, pick
