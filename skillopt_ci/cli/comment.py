@@ -95,7 +95,7 @@ def publish(
     tasks: Mapping[str, comment.TaskPlace] | None = None,
 ) -> Published:
     """Publish as far as GitHub allows; ``inconclusive`` says why the newest job has no verdict."""
-    from skillopt_ci.github import checks, comments, pull_requests  # noqa: PLC0415 - see above
+    from skillopt_ci.github import comments, pull_requests  # noqa: PLC0415 - see above
     from skillopt_ci.github.client import noting  # noqa: PLC0415
 
     notes: list[str] = []
@@ -128,13 +128,13 @@ def publish(
         # What a workflow's token pushes starts no job that could post it, and it may be required.
         trained = unevaluated_check(run.state.run, run.commit, "success", TRAINED, links)
         with suppress(LostRace):  # `/skillopt eval` measured it
-            checks.keep_check(client, trained)
-        checks.keep_check(
+            comments.keep_check(client, trained)
+        comments.keep_check(
             client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks)
         )
     with noting(notes):
         if (check := comment.confirmation_check(run, links)) is not None:
-            checks.keep_check(client, check)
+            comments.keep_check(client, check)
     # only what is sure to be better merges by itself, never what waits for a verdict
     asked = wishes.merge == "auto" and not inconclusive and not run.state.provisional
     if asked and run.improved and read is not None:

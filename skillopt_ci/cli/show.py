@@ -16,7 +16,7 @@ from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.git.history import parents
 from skillopt_ci.git.locks import is_held
 from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
-from skillopt_ci.ledger.timeline import MEASURED_ANEW
+from skillopt_ci.ledger.summary import MEASURED_ANEW
 from skillopt_ci.report import terminal, words
 from skillopt_ci.report.view import RunView, StepPlace, event_view
 from skillopt_ci.sanitize import harmless, harmless_line

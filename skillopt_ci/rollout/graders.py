@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
 
@@ -20,6 +21,7 @@ from skillopt_ci.program import CommandResult
 from skillopt_ci.rollout.attempt import ARTIFACT_BYTES
 from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_it_ended, limits_of
 from skillopt_ci.rollout.types import Attempt
+from skillopt_ci.scorers import code
 from skillopt_ci.scorers.base import (
     FallibleScorer,
     GraderBroke,
@@ -32,14 +34,6 @@ from skillopt_ci.scorers.base import (
     grade_parts,
     program_score,
     scored,
-)
-from skillopt_ci.scorers.code import (
-    Functions,
-    ask_judge,
-    call_function,
-    check_command,
-    check_rubric_task,
-    run_command,
 )
 from skillopt_ci.scorers.text import GRADERS, grade_answer, grade_varies
 from skillopt_ci.tasks.files import TaskProblem, refuse
@@ -56,56 +50,13 @@ _NO_XML = re.compile(
 _DISABLED = ("notrun", "disabled")  # GoogleTest and CTest write no <skipped> for these tests
 #: Totals count these as failures: tests that passed when repeated (Gradle), and to-dos (Node.js).
 _EXCUSED = (".//flakyFailure", ".//flakyError", ".//skipped[@type='todo']")
+#: Make room for the grader's files; run a command with safe imports; Python runs this at its start.
+_CLEAR, _IN_ORDER, _INSTALLED_FIRST = (
+    files(__package__).joinpath(name).read_text(encoding="utf-8")
+    for name in ("clear.sh", "in_order.sh", "installed_first.py.template")
+)
 #: Exit statuses of commands killed by a signal; 255 is excluded, since programs use it.
 _SIGNALLED = range(129, 193)
-#: Removes what is in the way of the named files: an agent may have put a link, a file or a folder
-#: there, or what Python would import instead of that module. Touches nothing outside the workspace.
-_CLEAR = """
-for name do
-    rest=$name folder=
-    while case $rest in */*) true;; *) false;; esac; do
-        folder=$folder${rest%%/*} rest=${rest#*/}
-        if [ -L "./$folder" ] || { [ -e "./$folder" ] && [ ! -d "./$folder" ]; }; then
-            rm -f -- "./$folder" || exit
-        fi
-        folder=$folder/
-    done
-    rm -rf -- "./$name" || exit
-    case $name in *.py)
-        module=${name%.py}
-        if [ -L "./$module" ]; then rm -f -- "./$module" || exit; fi
-        rm -rf -- "./$module"/__init__.* "./$module".so "./$module".*.so || exit;;
-    esac
-done
-"""
-#: Runs a command with safe Python imports, set up by the folder that is the first argument.
-#: Bytecode that the agent left is never read.
-_IN_ORDER = """
-export PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}" PYTHONPYCACHEPREFIX="$1/compiled"
-shift
-exec "$@"
-"""
-#: Python runs this at its start, before it adds the working folder, or the script's folder, to the
-#: path. As with `-P`, modules there cannot replace the standard library or installed packages;
-#: unlike with `-P`, they can still be imported. OWN are the grader's own modules.
-_SITE = """
-import os, sys
-from importlib.machinery import PathFinder
-
-standard = os.path.dirname(os.__file__)
-library = [standard, os.path.join(standard, "lib-dynload")]
-installed = [path for path in sys.path if path and path not in library]
-
-class InstalledFirst:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if path is not None or name in OWN:
-            return None
-        found = PathFinder.find_spec(name, library) or PathFinder.find_spec(name, installed)
-        return found if found is not None and found.loader is not None else None
-
-sys.meta_path.insert(sys.meta_path.index(PathFinder), InstalledFirst)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +132,7 @@ class ComputerGrader:
         # a name that the agent cannot have guessed, even if this is its own computer
         folder = f"{HOME}/.grading-{secrets.token_hex(8)}"
         modules = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
-        site = f"OWN = {sorted(modules)!r}\n{_SITE}"
+        site = f"OWN = {sorted(modules)!r}\n{_INSTALLED_FIRST}"
         await computer.write(f"{folder}/sitecustomize.py", site.encode())
 
         async def run(command: Sequence[str]) -> CommandResult:
@@ -285,7 +236,7 @@ class TaskScorers:
     default: specs.ScorerSpec | None = field(kw_only=False)
     judge: Judge | None
     root: Path
-    functions: Functions
+    functions: code.Functions
     pool: ComputerPool | None = None
     limits: AttemptLimits = field(default_factory=AttemptLimits)
 
@@ -352,15 +303,17 @@ class TaskScorers:
                 parts = [self._build(part, attempt, task) for part in spec.of]
                 return partial(grade_parts, spec, parts)
             case specs.CommandScorer():
-                return FallibleScorer(spec, partial(run_command, spec, root, functions.environ))
+                return FallibleScorer(
+                    spec, partial(code.run_command, spec, root, functions.environ)
+                )
             case specs.PythonScorer():
-                return FallibleScorer(spec, partial(call_function, spec, root, functions))
+                return FallibleScorer(spec, partial(code.call_function, spec, root, functions))
             case specs.RubricScorer():
                 if self.judge is None:
                     raise UsageError(
                         "a rubric scorer needs a judge model", hint="Set `model.judge`."
                     )
-                return FallibleScorer(spec, partial(ask_judge, spec, self.judge))
+                return FallibleScorer(spec, partial(code.ask_judge, spec, self.judge))
             case specs.ComputerScorer():
                 if self.pool is None:
                     raise UsageError("a computer scorer needs a computer", hint=NEEDS_COMPUTER)
@@ -375,7 +328,7 @@ def check_scorers(
 ) -> None:
     """Raise UsageError, or TaskFileError naming the tasks, if a scorer cannot grade its tasks."""
     problems = []
-    with closing(Functions(environ)) as functions:
+    with closing(code.Functions(environ)) as functions:
         if default is not None and (fault := check_spec(default, root, functions)):
             raise UsageError(f"scorer: {fault}")
         for task in splits.all:
@@ -390,7 +343,7 @@ def check_scorers(
     refuse(problems)
 
 
-def check_spec(spec: specs.ScorerSpec, root: Path, functions: Functions) -> str | None:
+def check_spec(spec: specs.ScorerSpec, root: Path, functions: code.Functions) -> str | None:
     """The fault of ``spec``, if any. Raises UsageError for a function that cannot be loaded."""
     parts = [*specs.parts_of(spec)]
     unkept = [one.type for one in parts if grade_varies(one)]
@@ -403,7 +356,9 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: Functions) -> str 
         match part:
             case specs.ContainsScorer() if "" in (*part.contains, *part.not_contains):
                 return "every answer contains an empty text"
-            case specs.CommandScorer() if fault := check_command(part, root, functions.environ):
+            case specs.CommandScorer() if fault := code.check_command(
+                part, root, functions.environ
+            ):
                 return fault
             case specs.PythonScorer():
                 functions.worker(part.entry, root)
@@ -418,6 +373,6 @@ def check_spec(spec: specs.ScorerSpec, root: Path, functions: Functions) -> str 
 
 def check_task(spec: specs.ScorerSpec, task: Task) -> str | None:
     checks = {kind: grader.check for kind, grader in GRADERS.items()}
-    checks[specs.RubricScorer] = check_rubric_task
+    checks[specs.RubricScorer] = code.check_rubric_task
     faults = (checks[type(one)](one, task) for one in specs.parts_of(spec) if type(one) in checks)
     return next(filter(None, faults), None)

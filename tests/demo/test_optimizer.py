@@ -12,7 +12,7 @@ from office_tasks import ledger_tasks
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.demo import optimizer
 from skillopt_ci.demo.client import answer
-from skillopt_ci.demo.prompt_reader import AnalystBrief, Trajectory, read_failures
+from skillopt_ci.demo.optimizer import AnalystBrief, Trajectory, read_failures
 from skillopt_ci.demo.world import CONVENTIONS, Dice, content_key, stances
 from skillopt_ci.messages import Message, fenced
 from skillopt_ci.prompts import library

@@ -3,7 +3,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_ci.demo.prompt_reader import sections, stage_of
+from skillopt_ci.demo.optimizer import sections, stage_of
 from skillopt_ci.messages import Message, fenced
 
 

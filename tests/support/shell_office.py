@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from skillopt_ci.demo.prompt_reader import first_prompt, read_proposals, stage_of
+from skillopt_ci.demo.optimizer import first_prompt, read_proposals, stage_of
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.chat_server import read_body, reply_body
 from skillopt_ci.model.types import ChatReply, Usage

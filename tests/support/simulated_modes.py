@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from skillopt_ci.demo import optimizer, prompt_reader
+from skillopt_ci.demo import optimizer
 from skillopt_ci.demo.optimizer import STAGES, Edit, Reply, analyse_failures, analyse_successes
-from skillopt_ci.demo.prompt_reader import read_analyst_brief, read_proposals, read_section
 from skillopt_ci.demo.world import Dice
 
 #: Probabilities, per occasion.
@@ -97,7 +96,7 @@ def _document(skill: str, changes: Sequence[Change], support: int, dice: Dice) -
 
 
 def merge_suggestions(prompt: str, dice: Dice) -> Reply:
-    kept, reasoning = optimizer.merged(read_proposals(prompt, "instruction"), dice)
+    kept, reasoning = optimizer.merged(optimizer.read_proposals(prompt, "instruction"), dice)
     suggestions = [
         {
             **_suggestion(Change.told(one["content"]), one),
@@ -114,7 +113,10 @@ def merge_documents(prompt: str, dice: Dice) -> Reply:
 
     Of one subject the first rule counts; rules that most documents have dropped go.
     """
-    skill, proposals = read_section(prompt, "Current Skill"), read_proposals(prompt, "new_skill")
+    skill, proposals = (
+        optimizer.read_section(prompt, "Current Skill"),
+        optimizer.read_proposals(prompt, "new_skill"),
+    )
     known = [line for line in skill.splitlines() if line.startswith("- ")]
     added: dict[str, str] = {}
     dropped: Counter[str] = Counter()
@@ -135,11 +137,13 @@ def merge_documents(prompt: str, dice: Dice) -> Reply:
 
 def rewrite(prompt: str, dice: Dice) -> Reply:
     """Return the document that the prompt shows, with the suggestions carried out."""
-    changes = [Change.told(one["content"]) for one in read_proposals(prompt, "instruction")]
+    changes = [
+        Change.told(one["content"]) for one in optimizer.read_proposals(prompt, "instruction")
+    ]
     return {
         "reasoning": "The suggestions were carried out where they belong.",
         "change_summary": [change.summary for change in changes],
-        "new_skill": revised(read_section(prompt, "Current Skill"), changes, dice),
+        "new_skill": revised(optimizer.read_section(prompt, "Current Skill"), changes, dice),
     }
 
 
@@ -148,7 +152,7 @@ def choose_learning_rate(prompt: str, dice: Dice) -> Reply:
 
     Once most tasks are solved, the steps are small.
     """
-    pool = prompt_reader.read_pool(prompt, "Proposed items")
+    pool = optimizer.read_pool(prompt, "Proposed items")
     backed = sum(support > 1 for support in pool.values())
     found = re.search(r"rollout_hard: ([01]\.\d+)", prompt)
     mostly_solved = found is not None and float(found[1]) >= 0.5
@@ -193,7 +197,7 @@ def spelt(mode: str, skill: str, edits: Sequence[Edit], dice: Dice) -> Reply:
 
 
 def _analyst(analyse: optimizer.Analysis, mode: str, prompt: str, dice: Dice) -> Reply:
-    brief = read_analyst_brief(prompt)
+    brief = optimizer.read_analyst_brief(prompt)
     found, reasoning, edits = analyse(brief, dice)
     return {**found, "patch": {"reasoning": reasoning, **spelt(mode, brief.skill, edits, dice)}}
 
