@@ -3,9 +3,11 @@
 import copy
 import math
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import unicodedata
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -20,6 +22,19 @@ REASON_CHARS = 300
 #: Tolerance for rounding when a weighted sum is compared with a threshold.
 _ROUNDING = 1e-9
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
+#: Accents joined with their letters (NFC): models write "é" as one character, macOS as two.
+composed = partial(unicodedata.normalize, "NFC")
+#: The byte order mark and others that nobody sees; joiners are left, which spell words.
+INVISIBLE = "\ufeff\u200b\u2060"
+UNSEEN = str.maketrans("", "", INVISIBLE)
+#: Spaces and hyphens that do not break, and full-width characters, as those that do and are not.
+PLAIN: Mapping[int, int | str] = {
+    **{wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F) if chr(wide) not in "，："},
+    **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
+    **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
+    **dict(zip(map(ord, "\u2044٫٬٪"), "/.,%", strict=True)),  # Arabic points, commas and percents
+}
+LATEX_BOX = re.compile(r"\\(?:boxed|text(?:bf)?|mathrm)\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
 import asyncio
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -96,11 +95,6 @@ def test_fence(response, answer):
     assert extract(response, "fence") == answer
 
 
-def test_text_without_fence_has_no_fenced_block():
-    assert base.last_fenced("nothing here") is None
-    assert extract(" \n a\nb \n", "text") == "a\nb"
-
-
 PARTS = (scorers.ExactScorer(type="exact"),)
 ALL, ANY = scorers.AllScorer(type="all", of=PARTS), scorers.AnyScorer(type="any", of=PARTS)
 SCORES = st.lists(
@@ -179,8 +173,3 @@ def test_failing_grader_stops_the_others_and_is_reported_itself(make_task):
     with pytest.raises(GraderError, match="broken"):
         asyncio.run(grade_parts(ALL, (hangs, fails), make_task(), "x"))
     assert cancelled == [True]
-
-
-def test_failing_grader_inside_a_combination_is_reported_itself(make_task):
-    with pytest.raises(GraderError, match="broken"):
-        asyncio.run(grade_parts(ALL, (partial(grade_parts, ANY, (fails,)),), make_task(), "x"))

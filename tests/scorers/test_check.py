@@ -94,15 +94,10 @@ def test_a_folder_of_a_grader_may_not_lead_out(tmp_path, make_spec, path):
 @pytest.mark.parametrize(
     ("kind", "keys"),
     [
-        ("exact", {}),
-        ("number", {}),
-        ("choice", {}),
-        ("json", {}),
+        *((kind, {}) for kind in (*COMPARING, "contains", "rubric")),
         ("json", {"schema": {"type": "object"}}),
-        ("contains", {}),
         ("contains", {"not_contains": ["x"]}),
         ("regex", {"pattern": "x"}),
-        ("rubric", {}),
         ("command", {"command": ["sh", "-c", "true"]}),
     ],
 )
