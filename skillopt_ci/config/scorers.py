@@ -83,8 +83,9 @@ class RegexScorer(AnswerScorer):
 class NumberScorer(AnswerScorer):
     """The answer's last number equals a reference within a tolerance.
 
-    `1,234` and `2 million` are read as such, `1.234,5` and `0,5` with a decimal comma. An answer
-    that ends in a date, a range or another unclear number (`1.2.3`, `2^10`) is wrong."""
+    `1,234`, `2 million` and `1.5万` are read as such, `1.234,5` and `0,5` with a decimal comma. If
+    there is a `\\boxed{…}`, it counts. An answer that ends in a date, a range or another unclear
+    number (`1.2.3`, `2^10`) is wrong."""
 
     type: Literal["number"]
     abs_tol: float = Field(default=0.0, ge=0)

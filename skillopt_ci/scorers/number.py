@@ -6,20 +6,12 @@ import unicodedata
 from typing import NamedTuple
 
 from skillopt_ci.config import scorers as specs
-from skillopt_ci.scorers.base import (
-    LATEX_BOX,
-    PLAIN,
-    Score,
-    mismatch,
-    needs_references,
-    quote,
-    scored,
-)
+from skillopt_ci.scorers import base
 from skillopt_ci.tasks.task import Task
 
 _NUMBER = re.compile(
     r"""
-    (?:(?P<below>[√∛]|\\sqrt(?:\[\d+\])?\{?|(?:π|\\pi)\s?(?:/|\}\{))\s?  # √2 and π/2 are not 2
+    (?:(?P<below>[√∛±]|\\(?:pm\b|sqrt(?:\[\d+\])?\{?)|(?:π|\\pi)\s?(?:/|\}\{))\s?  # √2, ±2, π/2
         | (?<![\w.])                              # not inside a word or another number
     )
     (?P<sign>(?i:\b(?:minus|negative)\s+)|[-+−–]?)
@@ -37,8 +29,10 @@ _NUMBER = re.compile(
     )?
     (?(below)\}*(?:\{\d+\})?)
     (?:\s?/\s?(?P<denominator>\d+)(?!\d|\s?(?:[/^π]|\*\*|\\pi\b)|[.:'’_eE]\d|,\d{3}\b))?
-    (?P<scale>(?:[ ~-]*(?i:hundred|thousand|million|billion|trillion|bn)s?\b)+
-        | (?(currency)\s?[kKMBT]|[kMBT])\b
+    (?P<scale>(?:[ ~-]*(?i:hundred|thousand|million|billion|trillion|bn|lakh|crore|mio|mln|millionen
+            |millone|milioni|mrd|milliarden?|milliard|miliardi)s?\b)+
+        | (?(currency)(?:\s?[kKMBT]|m)|[kMBT])\b
+        | \s?(?:[百千백천]?[万萬만亿億억]|[千천](?!字节|[米克瓦卡焦帕赫伏安]))  # but 千米 is km
     )?
     (?P<percent>\s?(?:\\?[%％]|per\s?cent\b))?
     """,
@@ -48,22 +42,30 @@ _NUMBER = re.compile(
 _WITH_POINT = re.compile(
     r"\d*\.?\d+|[1-9]\d{0,2}(?:[,'’_\s]\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d\d)+,\d{3}(?:\.\d+)?"
 )
-_SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "bn": 1e9, "t": 1e12, "hundred": 1e2} | dict(
-    zip(("thousand", "million", "billion", "trillion"), (1e3, 1e6, 1e9, 1e12), strict=True)
+_SCALES = (
+    dict.fromkeys(("hundred", "百", "백"), 1e2)
+    | dict.fromkeys(("k", "thousand", "千", "천"), 1e3)
+    | dict.fromkeys(("万", "萬", "만"), 1e4)
+    | dict.fromkeys(("m", "million", "millionen", "millone", "milioni", "mio", "mln"), 1e6)
+    | dict.fromkeys(("亿", "億", "억"), 1e8)
+    | dict.fromkeys(("b", "bn", "billion", "milliard", "milliarde", "milliarden"), 1e9)
+    | {"lakh": 1e5, "crore": 1e7, "mrd": 1e9, "miliardi": 1e9, "t": 1e12, "trillion": 1e12}
 )
 _MINUS = re.compile(r"[−–]|(?i:minus|negative)\s+")
 #: Between groups of three digits: 1{,}234 and 1,\!234 and 1\,234.
 _LATEX_GROUPS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!])(?=\d{3})")
+_BOXED = re.compile(r"\\(?:boxed|fbox)\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)\}")
 #: As in _42_, but not in a_1_b or x_1 y_{2}.
 _UNDERSCORED = re.compile(r"(?<![\w)}\]$])(__?)(?!\s)([^_\n]+)(?<!\s)\1(?![\w{\\])")
 _LATEX_FRACTION = re.compile(
     r"(?:(\d)\s?)?\\[cdt]?frac\s?(?:\{\s?([-−]?\d+)\s?\}\s?\{\s?(\d+)\s?\}|(\d)(\d))"
 )
 _VULGAR_FRACTION = re.compile(r"([-+−–－]?)\s?([¼-¾⅐-⅞])")
-#: The exponent of a unit or a variable and a tolerance are no numbers of their own: 5 m^2, 20 ± 1.
+#: No numbers of their own: exponents of units or variables, tolerances, how a number is rounded.
 _NO_NUMBER = re.compile(
     r"(?<=[A-Za-zπ})])\s?\^\s?(?:\{[-+−–]?\d+\}|[-+−–]?\d+)"
     r"|(?<=\d)\s?(?:±|\+/[-−–]|\\pm\b)\s?\d+(?:[.,]\d+|\s?/\s?\d+)?"
+    r"|\bto\s(?:\d+\s(?=decimal|significant|d\.?p\b|s\.?f\b)|the\snearest\s\d[\d.,]*\b)"
 )
 
 
@@ -79,14 +81,14 @@ def find_numbers(text: str) -> list[Number]:
 
     A comma that does not group three digits is a decimal one. Dates, ranges, 2^10, √2 are unclear.
     """
-    numbers = []
+    numbers, myriads_end = list[Number](), -1
     text = re.sub(r"(?![0-9])\d", lambda one: str(unicodedata.decimal(one[0])), text)  # ٤٢
-    text = LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", _UNDERSCORED.sub(r" \2 ", text)))
+    text = base.LATEX_BOX.sub(r" \1", _LATEX_GROUPS.sub(",", _UNDERSCORED.sub(r" \2 ", text)))
     text = re.sub("⁻?[⁰¹²³⁴-⁹]+", lambda found: "^" + unicodedata.normalize("NFKC", found[0]), text)
     text = _VULGAR_FRACTION.sub(lambda m: f" {m[1]}{unicodedata.normalize('NFKC', m[2])}", text)
     text = _LATEX_FRACTION.sub(
         lambda one: f"{one[1] or ''} {one[2] or one[4]}/{one[3] or one[5]}".strip(),
-        re.sub(r"(?<=\d),[-–—]+(?!\d)", ",00", text.translate(PLAIN)),  # 1.200,- €
+        re.sub(r"(?<=\d),[-–—]+(?!\d)", ",00", text.translate(base.PLAIN)),  # 1.200,- €
     )
     for match in _NUMBER.finditer(_NO_NUMBER.sub("", text)):
         digits = match["digits"] if match["power"] is None else "1"
@@ -98,32 +100,35 @@ def find_numbers(text: str) -> list[Number]:
         value = float(f"{digits}e{_MINUS.sub('-', exponent)}") if clear else math.nan
         divisor = float(match["denominator"] or 1)
         value = float(match["whole"] or 0) + (value / divisor if divisor else math.inf)
-        for word in re.findall("[a-z]+", (match["scale"] or "").lower()):
+        for word in re.findall(r"[a-z]+|[^\s~a-z-]", (match["scale"] or "").lower()):
             value *= _SCALES[word.removesuffix("s")]
         if _MINUS.sub("-", match["sign"] + match["inner_sign"]).count("-") == 1:
             value = -value
+        if match.start("digits") == myriads_end:  # 1万5000
+            value = math.copysign(value, numbers[-1].value) + numbers.pop().value
         if not math.isinf(value):
             numbers.append(Number(value, bool(match["percent"])))
+            myriads_end = match.end() if (match["scale"] or " ")[-1] in "万萬만亿億억" else -1
     return numbers
 
 
-def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> Score:
-    if not (found := find_numbers(answer)):
-        return scored(False, f"there is no number in {quote(answer)}", answer)
+def grade_number(spec: specs.NumberScorer, task: Task, answer: str) -> base.Score:
+    if not (found := find_numbers(next(iter(_BOXED.findall(answer)[::-1]), answer))):
+        return base.scored(False, f"there is no number in {base.quote(answer)}", answer)
     if math.isnan(found[-1].value):
-        return scored(False, f"{quote(answer)} ends with an unclear number", answer)
+        return base.scored(False, f"{base.quote(answer)} ends with an unclear number", answer)
     expected = [number for reference in task.references for number in find_numbers(reference)]
     solved = any(_close(spec, found[-1], number) for number in expected)
     got = f"{found[-1].value:.12g}{'%' if found[-1].percent else ''}"
-    reason = "equals a reference" if solved else mismatch(task.references, got)
-    return scored(solved, reason, answer)
+    reason = "equals a reference" if solved else base.mismatch(task.references, got)
+    return base.scored(solved, reason, answer)
 
 
 def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
     for reference in task.references:
         if len(found := find_numbers(reference)) != 1 or math.isnan(found[0].value):
-            return f"the reference {quote(reference)} is not one number"
-    return needs_references(spec, task)
+            return f"the reference {base.quote(reference)} is not one number"
+    return base.needs_references(spec, task)
 
 
 def _close(spec: specs.NumberScorer, got: Number, expected: Number) -> bool:
