@@ -97,7 +97,9 @@ class NumberScorer(AnswerScorer):
 class ChoiceScorer(AnswerScorer):
     """Multiple choice: the answer is the reference's label, or the text of that choice.
 
-    Either on its own, or in a line `Answer: …`; the last such line counts."""
+    Either on its own, also as the last paragraph, or declared: in a line `Answer: …`, of which the
+    last counts, or `So B is correct.` An answer that denies its choice (`B is wrong`), names two or
+    puts the text of another beside a label is wrong."""
 
     type: Literal["choice"]
     choices: dict[str, str] = Field(default_factory=dict)

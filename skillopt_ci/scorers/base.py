@@ -26,10 +26,10 @@ _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 composed = partial(unicodedata.normalize, "NFC")
 #: The byte order mark and others that nobody sees; joiners are left, which spell words.
 INVISIBLE = "\ufeff\u200b\u2060"
-UNSEEN = str.maketrans("", "", INVISIBLE)
-#: Spaces and hyphens that do not break, and full-width characters, as those that do and are not.
+#: Without those; spaces and hyphens that do not break, and full-width characters, as ordinary ones.
 PLAIN: Mapping[int, int | str] = {
     **{wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F) if chr(wide) not in "，："},
+    **dict.fromkeys(map(ord, INVISIBLE), ""),
     **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
     **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
     **dict(zip(map(ord, "\u2044٫٬٪"), "/.,%", strict=True)),  # Arabic points, commas and percents

@@ -4,31 +4,23 @@ import re
 from collections.abc import Mapping
 
 from skillopt_ci.config import scorers as specs
-from skillopt_ci.scorers.base import (
-    LATEX_BOX,
-    PLAIN,
-    UNSEEN,
-    Score,
-    composed,
-    needs_references,
-    quote,
-    scored,
-)
+from skillopt_ci.scorers import base
 from skillopt_ci.tasks.records import labelled
 from skillopt_ci.tasks.task import Task
 
 #: Declares the rest of the line to be the answer, or the last line below it, maybe in a formula.
 _DECLARED = re.compile(
     r"""
-    (?: # "## Answer" or "**Answer:** …", unless another declaration follows
-        ^[*_#> \t]*(?:the[ ])?(?:final[ ]|correct[ ])?answer[*_ \t]*(?:$|:)
+    (?: # "## Answer", "**Answer:** …" or "answer": …, unless another declaration follows
+        ^(?:[^\w\n]|_)*+(?:the[ ])?(?:final[ ]|correct[ ])?answer["*_ \t]*(?:$|:)
         (?!\W*(?:(?:so|thus|therefore),?[ ])?(?:the[ ](?:\w+[ ])?answer[ ]is
             |the[ ]correct[ ](?:option|choice)[ ]is|(?:the[ ])?(?:\w+[ ])?answer[*_ \t]*:))
-    | \bthe[ ](?:(?:final|correct|right|best)[ ])?answer[ ]is\b:?
+    | \b(?:the|my)[ ](?:(?:final|correct|right|best)[ ])?answer[ ]is\b:?
     | # such words of a choice or in another language, if a label follows
-        ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is|答案[是为选]?|故选|答えは?
-            |\b(?:antwort|ответ|réponse|respuesta(?:[ ]correcta)?)(?:[ ]ist|[ ]est|[ ]es|\s?:)
-        ))[:：*]*+(?=\W*+(?!a[ ]\w)\w(?:\b|です)  # the label: a letter or digit, no article "a"
+        ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is|答案[是为选]?|(?:答え|正解)は?
+            |(?:故|因此|所以)\W?选|정답은?|\b(?:antwort|ответ|réponse|respuesta|risposta|resposta)
+                (?:[ ]corr?e(?:ct|tt?)[ae])?(?:[ ](?:ist|est|es|è|é)(?:[ ]la\b)?|\s?[:—])
+        ))[:：*]*+(?=\W*+(?!a[ ]\w)\w(?:\b|です|입니다)  # the label: a letter or digit, no article
             (?!.*(?:\b\w\b|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))  # no second one, even between 汉字
     )[*_ \t]*
     (?:\n[\s$\\[]*+(?=\W*+\w(?!.*(?-i:\b[A-Z]\b)).*+[\s$\\\]]*+\Z))?  # the last line, one label
@@ -36,85 +28,139 @@ _DECLARED = re.compile(
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
+#: "Therefore, **B** is the correct answer.", but not "A or B is …" or "If B is …".
+_CONCLUDED = re.compile(
+    r"""
+    (?:^|[.!]\s|\b(?:so|thus|therefore|hence),?\s)[^\w\n]{0,9}+(?:(?:option|choice|answer)\s)?
+    [^\w\n]{0,9}+(\w)[^\w\n?]{0,9}\sis\s
+    (?:the\s)?(?:answer|(?:correct|right|best)(?:\s(?:answer|option|choice))?)
+    (?=[*)]*(?:[.!:;](?!\s*(?:no|wait|but|actually)\b)|\s*$|,?\s(?:because|since|as|not)\b))
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+#: A label and "or New York", "is not correct", "can be ruled out" or "is right?".
+_DOUBTED = re.compile(
+    r"""
+    \W*+\w++(?:
+        [^\w.!\n]+(?:but[ ])?(?:(?:and|und)[ ]\W*\w|or|maybe|perhaps|possibly|oder|ou|或)\b
+        | [*`]*[ ](?:do[ ]|does[ ]|did[ ])?(?:not|cannot|\w+n['’]t)\b
+        | [*`)]*[ ](?:is|was|can|ist|es|est)[ ](?:\w+[ ])?(?:not|if|out|wrong|incorrect|false
+            |eliminated|ruled|unlikely|almost|partly|partially|falsch|incorrecta?|fausse)\b
+        | [*`)]*[ ][^.!\n]*\?
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 #: One line in a formula or a fenced block, and nothing else; two blocks may name two choices.
 _ENCLOSED = re.compile(r"\A\s*(?:\$\$|[`~]{3,}\w*)[ \t]*\n(.*)\n[ \t]*(?:\$\$|[`~]{3,})\s*\Z")
 _BETWEEN_LABELS = re.compile(r"[\s,;/&+]+(?:(?:and|or)\s+)?", re.IGNORECASE)
 #: "A good reason …", "I think …": an ordinary word, not a label. After LaTeX, anything may follow.
-_ARTICLE_FIRST = re.compile(r"\s*[AI][ \t]+[^\W\d]|\W*?\\", re.IGNORECASE)
+_ARTICLE_FIRST = re.compile(
+    r"(?i)\s*[AI][ \t]+(?!because\b|since\b|is (?:the )?(?:correct|right|best))[^\W\d]|\W*?\\"
+)
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.):\]}\n]")
+#: What may name others than the choice before it.
+_REASON = re.compile(r"(?i)\b(?:because|since)\b.*|\bnot\s+(?:option\s+)?[^\w\n]*\w\b")
 #: Also a label between Chinese or Japanese characters, but not the article of "A city".
 _WORDS = re.compile(r"(?!A\s+[a-z])(?:[\u3040-\u9fff]+|[^\W\u3040-\u9fff]+)")
-_EMPHASIS = " *`_\"'“”"
-_AROUND_LABEL = f"{_EMPHASIS}$()[].:,;。、"
-#: "Option (B" and "\\(B\\", of which brackets are stripped, "Option B is correct", "Option …".
-_ALONE = re.compile(r"\A(?:OPTION |\\)[^\w?−-]*(\w+)[^\w?]*(?: IS (?:CORRECT|RIGHT))?\Z|\AOPTION ")
+_EMPHASIS = " *`_\"'“”✅👉"
+_AROUND_LABEL = f"{_EMPHASIS}$()[]{{}}.:,;。、"
+#: "Option (B" and "\\(B\\", of which brackets are stripped.
+_ALONE = re.compile(r"\A(?:(?:OPTION|CHOICE|ANSWER):? |\\)[^\w?−-]*(\w+)[^\w?]*\Z")
 
 
-def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> Score:
+def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> base.Score:
     choices = choices_of(spec, task)
     chosen = parse_choice(answer, choices)
     expected = [parse_choice(reference, choices) for reference in task.references]
     solved, wanted = bool(chosen) and chosen in expected, " or ".join(dict.fromkeys(expected))
-    got = quote(chosen) if chosen else "an empty answer"
-    reason = f"chose {chosen}" if solved else f"expected choice {quote(wanted)}, got {got}"
-    return scored(solved, reason, answer)
+    got = base.quote(chosen) if chosen else "an empty answer"
+    reason = f"chose {chosen}" if solved else f"expected choice {base.quote(wanted)}, got {got}"
+    return base.scored(solved, reason, answer)
 
 
 def choices_of(spec: specs.ChoiceScorer, task: Task) -> dict[str, str]:
     """The choices by label; a plain list is labelled A, B, C …"""
-    given = labelled(spec.choices or task.metadata.get("choices"))
-    return {_label(key.translate(UNSEEN)): text.translate(UNSEEN) for key, text in given.items()}
+    given = labelled(spec.choices or task.metadata.get("choices")).items()
+    return {_label(key.translate(base.PLAIN)): text.translate(base.PLAIN) for key, text in given}
 
 
 def parse_choice(answer: str, choices: Mapping[str, str]) -> str:
     """The label that ``answer`` names, any label if none is known; else the normalised answer."""
-    answer = _ENCLOSED.sub(r"\1", answer.translate(UNSEEN).replace(". I hope it is correct", "."))
+    answer = answer.translate(base.PLAIN).replace(". I hope it is correct", ".")
+    answer = _ENCLOSED.sub(r"\1", answer)
     for _ in range(2):  # a text in a box
-        answer = LATEX_BOX.sub(r"\1", answer)
-    declared = _DECLARED.findall(answer)
+        answer = base.LATEX_BOX.sub(r"\1", answer)
+    concluded = {*_CONCLUDED.findall(answer)}
+    declared = _DECLARED.findall(answer) or (list(concluded) if len(concluded) == 1 else [])
     for said in (answer, *declared[-1:]):
-        if found := _named(said, choices):
+        if found := _alone(said, choices) or _first(said, choices):
             return found
+    named = [_alone(one, choices) for one in answer.strip().split("\n\n")]
+    if not declared and named[-1] and len({*named} - {""}) == 1:
+        return named[-1]
     return _label(declared[-1] if declared and not choices else answer)
 
 
-def _named(said: str, choices: Mapping[str, str]) -> str:
-    label, text = _label(said), " ".join(composed(said).casefold().split())
-    if label in choices:
-        return label
+def _alone(said: str, choices: Mapping[str, str]) -> str:
+    """The choice whose label or text, or both, is all that is ``said``."""
+    label = _label(said)
+    return label if label in choices else _meant(said, choices) or _pair(said, choices) or ""
+
+
+def _meant(said: str, choices: Mapping[str, str]) -> str:
+    text = " ".join(base.composed(said).casefold().split())
     bare = text.strip(_EMPHASIS)  # 5! may be another choice than 5
-    for given in filter(None, (text, bare.rstrip(f".{_EMPHASIS}"), bare.rstrip(f".!{_EMPHASIS}"))):
+    loose = bare.strip(f"(){{}}{_EMPHASIS}").rstrip(f".!){_EMPHASIS}")
+    for given in filter(None, (text, bare.rstrip(f".{_EMPHASIS}"), loose)):
         for key, choice in choices.items():
-            meaning = " ".join(composed(choice).casefold().split())
-            if given in (meaning, meaning.rstrip("."), f"{key.casefold()} {meaning}"):
+            meaning = " ".join(base.composed(choice).casefold().split())
+            if given in (meaning, meaning.rstrip(".")):
                 return key
-    full = {
-        key: rf"(?i)\W*+(?:option\W++)?{re.escape(key)}\W+{re.escape(choice)}\W*+"
-        for key, choice in choices.items()
-    }
+    return ""
+
+
+def _pair(line: str, choices: Mapping[str, str]) -> str | None:
+    """The choice of "B) 4" or "4 (B)"; empty if label and text belong to two choices."""
+    for key, choice in choices.items():
+        label = rf"(?:option\W{{1,9}})?{re.escape(key)}"
+        for pair in (rf"(?i)\W*{label}\W(.+)", rf"(?i)(.+?)\W{{1,9}}{label}\W{{0,9}}"):
+            if found := re.fullmatch(pair, line):
+                for text in (found[1], found[1].lstrip(f"-–—{_EMPHASIS}")):
+                    if named := _meant(text, {key: choice}) or _meant(text, choices):
+                        return key if key == named else ""
+    return None
+
+
+def _first(said: str, choices: Mapping[str, str]) -> str:
+    """The choice that begins ``said``, unless what follows denies it or names another."""
     lines = [line for line in said.splitlines() if line.strip()][:2]
-    listed = [key for key in choices if any(re.fullmatch(full[key], line) for line in lines)]
-    if listed and len(listed) == len(lines):  # "B) 4" alone names B; a list of choices names none
-        return listed[0] if len(lines) == 1 else ""
+    pairs = [_pair(line, choices) for line in lines]
     labels = {_label(word) for word in _BETWEEN_LABELS.split(said.strip())} - {""}
     several = len(labels) > 1 and all(len(one) == 1 or one in choices for one in labels)
-    if several or not text or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):
+    listed = None not in pairs or pairs[0] == ""
+    if several or listed or _ARTICLE_FIRST.match(said) or _DECLARED.search(said):
         return ""
-    first = _label(re.sub(r"(?i)\Aoption (?=\w+:)", "", said).split(maxsplit=1)[0])
-    others = () if _SET_OFF.match(said.strip()) else _WORDS.findall(said)
-    return first if first in choices and not choices.keys() & {*others} - {first} else ""
+    words = re.sub(r"(?i)\A\W*option\W+", "", said.strip())
+    first = _label(words.split(maxsplit=1)[0])
+    if first not in choices or (pairs[0] is None and _DOUBTED.match(words)):
+        return ""
+    if words == said.strip() and _SET_OFF.match(words):
+        return first
+    return "" if choices.keys() & {*_WORDS.findall(_REASON.sub("", said))} - {first} else first
 
 
 def check_choice_references(spec: specs.ChoiceScorer, task: Task) -> str | None:
     choices = choices_of(spec, task)
-    for reference in task.references:
-        label = parse_choice(reference, choices)
+    for one in task.references:
+        label = parse_choice(one, choices)
         if not label or (choices and label not in choices):
-            return f"the reference {quote(reference)} is none of the choices {', '.join(choices)}"
-    return needs_references(spec, task)
+            return f"the reference {base.quote(one)} is none of the choices {', '.join(choices)}"
+    return base.needs_references(spec, task)
 
 
 def _label(text: str) -> str:
-    label = text.translate(PLAIN).strip().lstrip(_AROUND_LABEL).rstrip(f"!{_AROUND_LABEL}")
-    return _ALONE.sub(r"\1", re.sub(r"(?<=\w)[^\w?]*です\Z", "", label.upper()))  # "Bです"
+    label = text.strip().lstrip(_AROUND_LABEL).rstrip(f"!{_AROUND_LABEL}")
+    label = re.sub(r"(?<=\w)[^\w?]*(?:です|입니다)\Z", "", label.upper())  # "Bです"
+    return _ALONE.sub(r"\1", label)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from skillopt_ci.config import scorers as specs
 from skillopt_ci.scorers.base import (
     INVISIBLE,
-    UNSEEN,
     GraderError,
     Score,
     brief,
@@ -43,6 +42,7 @@ async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> S
     return grader.grade(spec, replace(task, references=golds), answer)
 
 
+_UNSEEN = str.maketrans("", "", INVISIBLE)
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 #: ASCII's, and quotation marks and apostrophes as they are printed.
 _DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’‚‹›“”„«»「」『』")
@@ -71,7 +71,7 @@ def normalized(text: str) -> str:
 
     What would leave nothing is not dropped: the article of the answer "A.", the operator "+".
     """
-    seen = text.lower().translate(UNSEEN)
+    seen = text.lower().translate(_UNSEEN)
     bare = seen.translate(_DROP_PUNCTUATION)
     left = (" ".join(one.split()) for one in (_ARTICLE.sub(" ", bare), bare, seen))
     return next(filter(None, left), "")
