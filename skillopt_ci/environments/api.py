@@ -22,7 +22,7 @@ from skillopt_ci.model.types import ChatClient
 from skillopt_ci.rollout.attempt import AttemptRunner, Runner
 from skillopt_ci.rollout.computer_pool import open_computer_pool
 from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Solver, Split, Workplace
-from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.graders import TaskScorers, check_scorers
 from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, Rollout
 from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
 from skillopt_ci.scorers.code import Functions
@@ -69,6 +69,7 @@ __all__ = [
     "Split",
     "Task",
     "Workplace",
+    "check_scorers",
     "divided",
     "read_entries",
     "task_of",
