@@ -9,12 +9,11 @@ import click
 from skillopt_ci.cli.options import FILE, Globals, command
 from skillopt_ci.errors import UsageError
 from skillopt_ci.sanitize import harmless_line
+from skillopt_ci.tasks.files import SHOWN
 from skillopt_ci.tasks.foreign import read_foreign
 from skillopt_ci.tasks.loading import divide
 from skillopt_ci.text import plural
 from skillopt_ci.util import write_atomically
-
-_SHOWN = 10
 
 
 @command()
@@ -37,7 +36,7 @@ def import_command(
     try:
         parts = divide(found.entries, ratio="2:1:1", seed=42)
     except ValueError as error:
-        raise UsageError("\n- ".join([f"{file}: {error}; it takes 3.", *lost[:_SHOWN]])) from error
+        raise UsageError("\n- ".join([f"{file}: {error}; it takes 3.", *lost[:SHOWN]])) from error
     files = {f"{to}/{name}.jsonl": part for name, part in parts.items()}
     if not force and (taken := [name for name in files if (settings.cwd / name).exists()]):
         raise UsageError(f"{taken[0]} exists.", hint="Choose another folder (--to), or --force.")
@@ -49,8 +48,8 @@ def import_command(
     keys = {"tasks": tasks, **({"scorer": found.scorer} if found.scorer else {})}
     told = [f"{name}: {plural(len(part), 'task')}" for name, part in files.items()]
     if lost:
-        more = [f"… and {len(lost) - _SHOWN} more (all with --json)"] if lost[_SHOWN:] else []
-        told += ["", "\n- ".join(["Not carried over:", *lost[:_SHOWN], *more])]
+        more = [f"… and {len(lost) - SHOWN} more (all with --json)"] if lost[SHOWN:] else []
+        told += ["", "\n- ".join(["Not carried over:", *lost[:SHOWN], *more])]
     if unseen := [harmless_line(key) for key in found.unseen if key != "choices"]:
         told += ["", f"Kept as metadata, which only your programs see: {', '.join(unseen)}"]
     told += ["", "For skillopt.yaml:"]

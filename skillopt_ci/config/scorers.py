@@ -130,10 +130,8 @@ class JsonScorer(AnswerScorer):
 
         try:
             jsonschema_rs.meta.validate(value or {})
-        except jsonschema_rs.ValidationError as error:
-            raise ValueError(f"not a JSON Schema: {error.message}") from error
-        except jsonschema_rs.ReferencingError as error:
-            raise ValueError(f"not a JSON Schema: {error}") from error
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+            raise ValueError(f"not a JSON Schema: {getattr(error, 'message', error)}") from error
         return value
 
 

@@ -17,7 +17,7 @@ from skillopt_ci.util import is_lfs_pointer, read_file
 
 #: The most problems shown in one error: more would hide the first.
 SHOWN = 10
-_NOT_BLANK = re.compile(r"[^ \t\r\n]")
+_JSON_VALUE = re.compile(r"[^ \t\r\n,:]")
 #: An object on each line, as pandas and Hugging Face's data sets write them to `.json`, too.
 _JSON_LINES = re.compile(r"\s*\{.*\}[ \t\r]*\n\s*\{")
 
@@ -91,7 +91,7 @@ def read_records(file: Path) -> Iterator[TaskRecord | TaskProblem]:
 
 
 def _json_records(text: str, file: Path) -> Iterator[TaskRecord]:
-    document, start = _decoded(text), _skip(text, 0)
+    document, start = _decoded(text), _next_value(text, 0)
     named = document if isinstance(document, dict) else {}
     # `rows` is in what Hugging Face's server of data sets answers, `examples` in BIG-bench's files
     if key := next((k for k in ("data", "rows", "examples") if isinstance(named.get(k), list)), ""):
@@ -196,19 +196,16 @@ def refuse_constant(name: str) -> object:
 
 
 def _places(text: str, opening: int) -> Iterator[int]:
-    position = _skip(text, opening + 1)
+    position = _next_value(text, opening + 1)
     while text[position] not in "]}":
-        end = _skip(text, _end(text, position))
-        if text[end] == ":":  # after a key
-            position = _skip(text, end + 1)
-            end = _skip(text, _end(text, position))
+        if text[opening] == "{":  # a key
+            position = _next_value(text, _end(text, position))
         yield position
-        position = _skip(text, end + (text[end] == ","))
+        position = _next_value(text, _end(text, position))
 
 
-def _skip(text: str, position: int) -> int:
-    found = _NOT_BLANK.search(text, position)
-    return found.start() if found else len(text)
+def _next_value(text: str, position: int) -> int:
+    return next(_JSON_VALUE.finditer(text, position)).start()
 
 
 def _end(text: str, position: int) -> int:

@@ -132,7 +132,8 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         else:
             refuse([record] if record.is_last else [])
             found.lost.append(str(record))
-    columns = dict.fromkeys(key for _, _, item in rows for key in item)
+    # pandas writes its index as a column without a name
+    columns = dict.fromkeys(key for _, _, item in rows for key in item if key)
     # of the whole file: in a row without an answer, another column would pass for one
     known = {key.lower(): key for key in sorted(columns, key=str.islower)}
     asks = [prompt] if prompt else [known[key] for key in _ASKS if key in known] or [""]
@@ -161,6 +162,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             continue
         rest = {key: value for key, value in item.items() if key not in ("", "id", ask, answer)}
         kind, references = _right(rest, answers, from_0=from_0)
+        kind = "json" if kind == "normalized" and isinstance(right, dict) else kind
         text = _written((isinstance(asked, str) and rest.pop(passage, "")) or "").strip()
         # an instruction may have the words of its input by chance
         if text and (ask == "instruction" or text not in str(asked)):
@@ -214,6 +216,8 @@ def _right(rest: Entry, answers: list[str], *, from_0: bool) -> tuple[str, list[
                 del rest[key]
         rest["choices"] = offered
         return "choice", named
+    if all(re.fullmatch(r"\([A-Z]\)", one) for one in answers):  # of choices in the question
+        return "choice", answers
     number = all(results) or all(map(_WOULD_CHANGE.fullmatch, answers))
     return "number" if number else "normalized", answers
 

@@ -138,12 +138,12 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ({"answer": ["-$1,500", "1,234.50", "-5%", "1 1/2", "2.50 €", "1.5 %"]}, "number", "-5%"),
         ({"answer": "1234,789.23"}, "normalized", "1234,789.23"),
         ({"answer": "025"}, "number", "025"),
-        ({"answer": {"aliases": ["Ava"], "value": "Eve"}}, "normalized", "s': ['Eve', 'Ava']"),
+        ({"expected": {"name": "Ava", "age": 3}}, "json", '{"name": "Ava", "age": 3}'),
         ({"target": "['Eve' 'Ava']"}, "normalized", "s': ['Eve', 'Ava']"),
         ({"target": '["Eve", "Ava"]'}, "normalized", """s': ['["Eve", "Ava"]']"""),
         ({"answer": {"text": ["1.5"], "answer_start": [0]}}, "number", "1.5"),
         ({"answer": "B", "options": ["x", "y", ""]}, "choice", "B"),
-        ({"answer": "B", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}, "choice", "B"),
+        ({"target": "(B)"}, "choice", "(B)"),
         ({"answer": "B", "choices": {"text": ["x", "y"], "label": None}}, "choice", "B"),
         ({"answer": "yes", "scorer": "human"}, "normalized", "yes"),
         ({"context": "Read it.", "answer": True}, "normalized", "'Read it.\\n\\nWhich is"),
@@ -272,7 +272,7 @@ NINE = "".join(f"Say {n}.,y\n" for n in range(9))
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("a.json", [{"text": "x", "expected": "y"}], "--prompt. The columns are text, expected."),
+        ("a.csv", ",text,expected\n0,x,y\n", "--prompt. The columns are text, expected."),
         (
             "a.json",
             [{"query": "x", "should_trigger": True}],
