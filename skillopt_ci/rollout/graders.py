@@ -45,7 +45,9 @@ _DOCTYPE = re.compile(r"(?:\s|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.DOTALL)
 #: Not allowed in XML, but test runners copy them from messages, also as numbers (Bats, Mocha).
 _NO_XML = re.compile(
     r"(?i)[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
-    r"|&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01])|x0*(?:[0-8bcef]|1[\da-f]|d[89a-f][\da-f]{2}|fff[ef]));"
+    r"|&#x0*(?:[0-8bcef]|1[\da-f]|d[89a-f][\da-f]{2}|fff[ef]);"
+    r"|&#0*(?:[0-8]|1[124-9]|2\d|3[01]|55(?:29[6-9]|[3-9]\d\d)|56\d{3}|57[0-2]\d\d"
+    r"|573(?:[0-3]\d|4[0-3])|6553[45]);"
 )
 _DISABLED = ("notrun", "disabled")  # GoogleTest and CTest write no <skipped> for these tests
 #: Totals count these as failures: tests that passed when repeated (Gradle), and to-dos (Node.js).
@@ -282,7 +284,7 @@ class TaskScorers:
             return None
         parts = [part for part in specs.parts_of(spec) if isinstance(part, specs.ComputerScorer)]
         # increment when the same files and commands grade differently
-        version = 6 if any(part.report for part in parts) else 2
+        version = 7 if any(part.report for part in parts) else 2
         limits = limits_of(task, self.limits, self.pool)
         seconds = limits.model_dump(include={"grading_seconds"}, exclude_defaults=True)
         return {
