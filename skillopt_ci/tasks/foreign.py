@@ -132,8 +132,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         else:
             refuse([record] if record.is_last else [])
             found.lost.append(str(record))
-    # pandas writes its index as a column without a name
-    columns = dict.fromkeys(key for _, _, item in rows for key in item if key)
+    columns = dict.fromkeys(key for _, _, item in rows for key in item if key)  # "": pandas' index
     # of the whole file: in a row without an answer, another column would pass for one
     known = {key.lower(): key for key in sorted(columns, key=str.islower)}
     asks = [prompt] if prompt else [known[key] for key in _ASKS if key in known] or [""]

@@ -397,14 +397,14 @@ PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
 <testcase classname="t" name="test_b"><failure message="x">assert</failure></testcase>
 <testcase classname="t"><error message="y">boom</error></testcase>
 <testcase classname="t" name="test_d"><skipped/></testcase>
-<testcase name="DISABLED_e" status="notrun"/><testcase status="disabled"><system-out/></testcase>
-</testsuite></testsuites>"""
+<testcase name="f" status="notrun"><skipped message="Unable to find executable"/></testcase>
+<testcase name="DISABLED" status="notrun"/><testcase status="disabled"/></testsuite></testsuites>"""
 SKIPPED = "<testcase><skipped/><error/></testcase>"  # of pytest: broke; of Catch2: expected to
 TODO = SKIPPED.replace("<skipped", "<skipped type='todo'")
 
 
 def test_passed_failed_and_broken_tests_are_counted_and_skipped_ones_are_not():
-    assert read_report(PYTEST) == (1, ["test_b", "a test without a name"])
+    assert read_report(PYTEST) == (1, ["test_b", "a test without a name", "f"])
 
 
 @pytest.mark.parametrize(
