@@ -1,6 +1,5 @@
 """The score of one answer, and helpers that all scorers share."""
 
-import copy
 import math
 import re
 import unicodedata
@@ -245,12 +244,12 @@ def needs_references(_spec: object, task: Task) -> str | None:
 
 
 def task_data(task: Task) -> dict[str, object]:
-    """A JSON-like copy of ``task`` for external graders, which may modify it."""
+    """What external graders read of ``task``, as JSON."""
     return {
         "id": task.id,
         "messages": [{"role": one.role, "content": one.content} for one in task.messages],
         "references": list(task.references),
         "task_type": task.task_type,
         "files": {file.name: file.content for file in task.files},
-        "metadata": copy.deepcopy(dict(task.metadata)),
+        "metadata": dict(task.metadata),
     }

@@ -34,7 +34,7 @@ from skillopt_ci.scorers.base import (
     task_data,
 )
 from skillopt_ci.tasks.task import Task
-from skillopt_ci.util import last_line, repaired, user_object
+from skillopt_ci.util import repaired, user_object
 from skillopt_ci.worker import Side, Worker, WorkerGone
 
 _TAIL_BYTES = 4096
@@ -130,10 +130,6 @@ class Functions:
             raise GraderBroke(f"{entry} took longer than {timeout:g} s") from None
         except EnvironmentFailure as failure:
             raise GraderBroke(f"{entry}: {failure.message}") from failure
-        if "raised" in result:
-            raise GraderBroke(f"{entry} raised {result['raised']}")
-        if "odd" in result:
-            raise GraderBroke(f"{entry} returned {result['odd']}, expected a score from 0 to 1")
         return result.get("returned")
 
     def worker(self, entry: str, root: Path) -> Worker:
@@ -190,14 +186,12 @@ class _Side(Side):
     function: Callable[..., object]
 
     def attempt(self, job: Mapping[str, Any], _: Path) -> Mapping[str, object]:
-        try:
-            returned = self.function(*job["arguments"])
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - reported to the other side
-            return {"raised": last_line(error)}
+        returned = self.function(*job["arguments"])
         try:
             json.dumps(returned, allow_nan=False, default=float)
         except (TypeError, ValueError):
-            return {"odd": brief(repr(returned), 80)}
+            shown = brief(repr(returned), 80)
+            raise UsageError(f"it returned {shown}, expected a score from 0 to 1") from None
         return {"returned": returned}
 
 

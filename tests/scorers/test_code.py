@@ -223,7 +223,7 @@ def test_result_that_is_no_score_is_a_grader_error(grade, write, make_task):
 
 @pytest.mark.parametrize("call", ["1/0", "exit(0)", "__import__('json').loads('')"])
 def test_exception_is_a_grader_error_with_its_place(grade, write, call):
-    with pytest.raises(GraderError, match=r"raised (Zero|System|JSON).*: .* \(.*g.py:2\)"):
+    with pytest.raises(GraderError, match=r"g.py:grade: (Zero|System|JSON).*: .* \(.*g.py:2\)"):
         grade("python", "x", entry=returning(write, call))
 
 
