@@ -110,18 +110,17 @@ class Workers:
     async def one(self) -> AsyncIterator[Any]:
         async with self._joining:
             self.ray = await asyncio.to_thread(join, self._settings)
-            if self._free.empty() and len(self._starts) < self._room():
-                self._starts.append(asyncio.create_task(self._start()))
+            if self._free.empty():
+                # Where all cores are taken, one more would wait, and keep another from restarting.
+                cores = self.ray.cluster_resources().get("CPU", 0)
+                room = min(self._most, int(cores / (self._at_once * self._settings.cpus)))
+                if len(self._starts) < max(1, room):
+                    self._starts.append(asyncio.create_task(self._start()))
         worker = await self._free.get()
         try:
             yield worker
         finally:
             self._free.put_nowait(worker)
-
-    def _room(self) -> int:
-        # Limited by the cores: a waiting process would take the place of one that has to restart.
-        cores = self.ray.cluster_resources().get("CPU", 0)
-        return max(1, min(self._most, int(cores / (self._at_once * self._settings.cpus))))
 
     async def _start(self) -> None:
         worker: Any = (
@@ -162,10 +161,12 @@ class ClusterExecutor:
     async def __call__(self, order: AttemptRequest, here: MakeAttempt) -> Rollout:
         """The rollout for ``order``. Raises InfrastructureError if there is no cluster."""
         if not self._known(order):
+            config, root = self.parts.config, str(self.parts.root.resolve())
+            rollout = config.rollout.model_copy(update={"executor": LocalExecutor()})
+            text = config.model_copy(update={"rollout": rollout}).model_dump_json()
             # Each attempt gets an equal share of the remaining budget.
-            most = self.parts.config.model.target.max_concurrency
-            with self.attempting.meter.lent(most) as limits:
-                self._take_in(await self._elsewhere(self._parcel(order, limits)))
+            with self.attempting.meter.lent(config.model.target.max_concurrency) as limits:
+                self._take_in(await self._elsewhere(Parcel(text, root, order, limits)))
         return await here(order)
 
     def _known(self, order: AttemptRequest) -> bool:
@@ -176,12 +177,6 @@ class ClusterExecutor:
             return False  # another program decides on its requests
         request = solver.first_request(order.task, order.skill, order.stage, order.attempt)
         return self.cache.get(call_key(self.parts.config.model.target, request)) is not None
-
-    def _parcel(self, order: AttemptRequest, limits: Limits) -> Parcel:
-        config = self.parts.config
-        rollout = config.rollout.model_copy(update={"executor": LocalExecutor()})
-        text = config.model_copy(update={"rollout": rollout}).model_dump_json()
-        return Parcel(text, str(self.parts.root.resolve()), order, limits)
 
     async def _elsewhere(self, parcel: Parcel) -> Handover:
         async with self.workers.one() as worker:
