@@ -186,11 +186,13 @@ class Conversation:
             self.limit = reached.limit
             return error_response(HTTPStatus.FORBIDDEN, f"the limit of {reached.limit} is reached")
         except ModelRefusal as refusal:
-            if asked.role is Role.TARGET:
+            if is_work:
                 raise
-            if asked.role is Role.JUDGE:
-                # Not the target's failure: its answer exists, only the grade is missing.
-                raise EnvironmentFailure(f"the judge refused: {refusal.message}") from refusal
+            if asked.role is not Role.OPTIMIZER:
+                # Not a failure of the work: that is there, only its grade is missing.
+                raise EnvironmentFailure(
+                    f"the {asked.role.value} refused to grade: {refusal.message}"
+                ) from refusal
             # A finish reason of the protocol, so that only this question fails, not all the others.
             replies = [ChatReply("", "content_filter", "optimizer", Usage())] * choices
         if is_work:
@@ -250,14 +252,15 @@ class BridgeSolver:
             raise
         result = talk.result
         if failure := result.get("failure"):
-            raise LimitReached(talk.limit) if talk.limit else EnvironmentFailure(str(failure))
+            # work may fail because a limit refused it answers, but a scorer has them all
+            cut = None if result.get("scoring") else talk.limit
+            raise LimitReached(cut) if cut else EnvironmentFailure(str(failure))
         # half of a surrogate pair, in an answer, cannot be encoded
         left = json.dumps(result, sort_keys=True, ensure_ascii=False).encode(errors="replace")
         yield Attempt(
             messages=talk.messages,
             response=str(result.get("response", "")),
             n_turns=max(1, talk.turns),
-            trace=str(result.get("trace", "")),
             limit=talk.limit or (Limit(result["limit"]) if result.get("limit") else None),
             artifacts=pack([Member("result.json", left)]),
         )

@@ -138,8 +138,7 @@ def test_an_attempts_talk_is_told_in_steps_with_its_tools():
     assert [type(step) for step in steps] == [Asked, ModelSaid, ToolUsed, Nudged, ModelSaid]
     assert (steps[2].call, steps[2].output) == (call, "2")
     assert model.requests[1].messages[1].tool_calls[0].state == "signed"
-    assert conversation.result == {"response": "done"}
-    assert (conversation.turns, len(model.requests)) == (2, 2)
+    assert (conversation.result, conversation.turns) == ({"response": "done"}, 2)
     roles = [message.role for message in conversation.messages]
     assert roles == ["user", "assistant", "tool", "user", "assistant"]
     asked = {(one.stage, one.attempt, one.role) for one in model.requests}
@@ -170,24 +169,22 @@ def test_the_judge_is_no_part_of_the_conversation():
 
 @pytest.mark.parametrize("error", [ModelUnavailable("down"), ModelRefusal("filtered")])
 def test_a_models_failure_ends_the_attempt_at_once_as_what_it_is(error):
-    begun = []
-
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
-        begun.append(1)
         await ask(client, "a")
         return {}
 
     with pytest.raises(type(error), match=str(error)):
         talk(lambda _: error, work)
-    assert begun
 
 
-def test_a_judge_that_refuses_is_not_the_targets_refusal():
+@pytest.mark.parametrize("model", ["judge", "target"])
+def test_a_refusal_to_grade_is_not_the_works(model):
     async def work(client: openai.AsyncOpenAI) -> dict[str, Any]:
-        await ask(client, "a", model="judge")
+        await client.post("/grading", cast_to=object)
+        await ask(client, "a", model=model)
         return {}
 
-    with pytest.raises(EnvironmentFailure, match="the judge refused: filtered"):
+    with pytest.raises(EnvironmentFailure, match=f"the {model} refused to grade: filtered"):
         talk(lambda _: ModelRefusal("filtered"), work)
 
 

@@ -141,6 +141,13 @@ def test_the_work_that_a_limit_ended_is_graded_if_the_task_can(opened, args, lim
     assert args or made.score.answer == "graded"  # a scorer's question is free of the limit
 
 
+def test_a_scorer_that_fails_after_a_limit_is_not_the_models_failure(opened):
+    found = opened(options("sums.py@endless"))
+    lost = reply("", tool_calls=(ToolCall("c1", "lost", "{}"),))
+    with pytest.raises(EnvironmentFailure, match="FileNotFound"):  # it finds no note
+        attempt_now(found, found.tasks("train")[0], lambda _: lost, limits={"steps": 2})
+
+
 MARKS = {"value": {"form": 10.0, "content": 5.0}, "answer": "", "explanation": "by hand"}
 
 
