@@ -54,7 +54,12 @@ _LENT = {
 
 @modelapi("skillopt-ci")
 def _lent() -> Any:
-    return lambda model_name, **_: _LENT[model_name]
+    def find(model_name: str, **_: object) -> _Lent:
+        if model_name not in _LENT:
+            raise UsageError(f"there is no model skillopt-ci/{model_name}, only target and judge")
+        return _LENT[model_name]
+
+    return find
 
 
 def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":

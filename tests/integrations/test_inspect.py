@@ -241,6 +241,7 @@ def test_an_attempt_without_a_result_scores_nothing(opened):
         (options("missing.py@x"), "missing.py: cannot be read: No such file or directory"),
         (options("torn.py@x"), "SyntaxError: invalid syntax (torn.py, line 1)"),
         (options("sums.py@twice"), "several samples of its dataset have the same id"),
+        ({**CHAT, "args": {"judge": "skillopt-ci/grader"}}, "no model skillopt-ci/grader, only"),
     ],
 )
 def test_mistakes_are_told_for_people(opened, given, said):

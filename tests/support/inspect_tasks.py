@@ -44,7 +44,8 @@ def chat(judge: str = ""):
     ]
     picks = MemoryDataset(picks)
     picks.shuffle()
-    scorer = model_graded_qa(model=judge or get_model(role="grader", default="openai/other"))
+    grader = {"model": judge} if judge else {"role": "grader", "default": "openai/other"}
+    scorer = model_graded_qa(model=get_model(**grader))
     return Task(dataset=picks, solver=generate(), scorer=scorer, message_limit=4)
 
 @scorer(metrics=[mean()])
