@@ -109,7 +109,9 @@ class InspectSide(Side):
     def facts(self) -> dict[str, Any]:
         scorers = self._task.scorer or []
         first = {"first_scorer": unique_scorer_name(scorers[0], [])} if len(scorers) > 1 else {}
-        return {"identity": {"versions": {"inspect_ai": version("inspect_ai")}, **first}}
+        # increment when the same samples and answers are scored differently
+        known = {"grading": 2, "versions": {"inspect_ai": version("inspect_ai")}}
+        return {"identity": {**known, **first}}
 
     def attempt(self, job: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         for api in _LENT.values():

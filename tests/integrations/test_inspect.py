@@ -77,6 +77,7 @@ def test_samples_are_tasks_and_are_divided(opened):
     told = (task.messages[0].content, task.references, task.task_type)
     assert told == ("What is 2 + 3?", ("5",), "sums")
     assert opened(options()).tasks("train") == tasks["train"]
+    assert found.identity()["grading"] == 2  # runs begun by version 1 score their skills again
     with pytest.raises(UsageError, match="nothing is left for train and selection"):
         InspectOptions(task="-", split="1:1:99").divided(found.worker.tasks)
 
