@@ -63,7 +63,7 @@ for process in glob.glob("/proc/[0-9]*"):
                     pass
 for place in (".git", *PLACES):
     walk(place)
-for folder in glob.glob("/tmp/skillopt-*"):
+for folder in glob.glob("SCRATCH/skillopt-*"):
     if not sys.argv[1].startswith(folder):
         walk(folder)
         for where, folders, files in os.walk(folder):
@@ -130,8 +130,10 @@ def job(world: World, home: Home) -> Iterator[World]:
         shutil.copytree(world.workspace, made.workspace, symlinks=True)
         made.files.mkdir()
         commands, temp = Path(name) / "file_commands", Path(name) / "temp"
-        for folder in (commands, temp):
+        scratch = Path(name) / "scratch"  # jobs of other tests use /tmp as the same user
+        for folder in (commands, temp, scratch):
             folder.mkdir()
+        scratch.chmod(0o1777)
         files = {f"GITHUB_{name}": commands / name.lower() for name in ("ENV", "PATH", "STATE")}
         for file in files.values():
             file.touch()
@@ -144,6 +146,7 @@ def job(world: World, home: Home) -> Iterator[World]:
         made.environ |= {
             "SPARE_MODEL_KEY": KEY,
             "RUNNER_TEMP": str(temp),
+            "TMPDIR": str(scratch),
             "DOCKER_HOST": f"unix://{name}/engine.sock",
             **{key: str(file) for key, file in files.items()},
         }
@@ -152,6 +155,7 @@ def job(world: World, home: Home) -> Iterator[World]:
             .replace("OUR_SPACE", str(Path("/proc/self/ns/user").readlink()))
             .replace("PLACES", repr([str(temp), str(commands), str(made.files)]))
             .replace("WRITABLE", repr([str(file) for file in files.values()]))
+            .replace("SCRATCH", str(scratch))
             .replace("ENGINE", repr(f"{name}/engine.sock"))
             .replace("HOME_ADDRESS", repr(home.address))
         )
