@@ -15,12 +15,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from skillopt_ci.git.history import message
 from skillopt_ci.git.objects import read_file
 from skillopt_ci.git.process import Git
-from skillopt_ci.ledger.folder import RunFolder, document
+from skillopt_ci.ledger.folder import CommittedFolder, RunFolder, document
 from skillopt_ci.ledger.records import HistoryEntry, State, StepRecord
 
 RUN = RunFolder("quickstart")
@@ -107,21 +108,17 @@ def prolong(git: Git, steps: int) -> None:
 
     The state and the whole history are in the last one: readers look nowhere else for them.
     """
-    state = RUN.read_state(lambda path: read_file(git, BRANCH, path))
-    history = RUN.read_history(lambda path: read_file(git, BRANCH, path))
+    folder = CommittedFolder(RUN.run, partial(read_file, git, BRANCH))
+    state, history = folder.read_state(), folder.read_history()
     assert state is not None
-    records = {
-        entry.step: RUN.read_step(lambda path: read_file(git, BRANCH, path), entry.step)
-        for entry in history
-        if entry.kind == "step"
-    }
     known = [entry for entry in history if entry.kind == "step"]
+    evidence_of = {entry.step: folder.read_step(entry.step) for entry in known}
     again = [known[number % len(known)] for number in range(state.step + 1, steps + 1)]
     more = [
         entry.model_copy(update={"step": number})
         for number, entry in enumerate(again, start=state.step + 1)
     ]
-    evidence = [record for entry in again if (record := records[entry.step]) is not None]
+    evidence = [record for entry in again if (record := evidence_of[entry.step]) is not None]
     stream = _stream(state, (*history, *more), more, evidence)
     git.run("fast-import", "--quiet", stdin="".join(stream).encode())
 

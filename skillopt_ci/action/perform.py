@@ -128,7 +128,7 @@ def _told(reader: RunReader, word: str, links: md.Links, *, page: bool) -> str:
     run, path = view(reader), reader.skill_path
     if word == "diff":
         before = reader.ledger.read(base_commit(reader.ledger), path) or ""
-        change = unified_diff(before, reader.read(path) or "", path)
+        change = unified_diff(before, reader.folder.read(path) or "", path)
         text = md.block(change, "diff", lines=200) if change else "Nothing: base has this skill."
     elif word == "report":
         text = lessons_text(run, links) or "Nothing learned yet that base lacks."

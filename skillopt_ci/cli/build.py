@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from glob import escape
 from pathlib import Path
 
@@ -164,10 +163,10 @@ def opened(settings: Globals, *, notes: Path | None = None, locked: bool = False
 
 def as_begun(run: Run) -> Run:
     """``run`` with the settings that it began with, or that its budget admits if it is new."""
-    read = partial(run.ledger.read, run.ledger.sync().head)
-    config, state = run.config, run.folder.read_state(read)
+    folder = run.ledger.at(run.ledger.sync().head)
+    config, state = run.config, folder.read_state()
     if state is None:
-        config = budgeted(config, run.splits, run.prompts, read(run.skill_path) or "")
+        config = budgeted(config, run.splits, run.prompts, folder.read(run.skill_path) or "")
     config, splits = planned(config, run.splits, state)
     config = config.model_copy(update={"budget": run.config.budget})
     return replace(run, config=config, splits=splits)

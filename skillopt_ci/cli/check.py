@@ -206,7 +206,7 @@ def _check_plan(
     config: Config, sizes: plan.Sizes, selection: int, reader: RunReader | None, *, more_edits: bool
 ) -> Iterator[Finding]:
     state, history = (reader.state, reader.history) if reader else (None, ())
-    skill = (reader and reader.read(reader.skill_path)) or ""
+    skill = (reader and reader.folder.read(reader.skill_path)) or ""
     edited = state is not None and RunView(state, history, skill=skill).unscored
     last = plan.last_step(config, sizes, state, history, reopened=edited)
     whole = plan.total_steps(sizes.train, config.train, state)

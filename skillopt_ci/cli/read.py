@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import click
 
@@ -13,7 +12,7 @@ from skillopt_ci.config.loading import run_names
 from skillopt_ci.errors import InfrastructureError, RepositoryError, SkilloptError, UsageError
 from skillopt_ci.git.history import Commit
 from skillopt_ci.git.objects import find
-from skillopt_ci.ledger.folder import Reader, RunFolder
+from skillopt_ci.ledger.folder import CommittedFolder
 from skillopt_ci.ledger.ledger import (
     GENERATIONS,
     Ledger,
@@ -48,10 +47,6 @@ class RunReader:
     flight: str = ""
 
     @property
-    def read(self) -> Reader:
-        return partial(self.ledger.read, self.commit)
-
-    @property
     def version(self) -> str:
         return f"{self.commit}{self.flight}"
 
@@ -61,11 +56,11 @@ class RunReader:
 
     def recorded(self, path: str) -> str | None:
         """A file of the run, or else of the candidate in flight."""
-        return self.read(path) or self.waiting(path)
+        return self.folder.read(path) or self.waiting(path)
 
     @property
-    def folder(self) -> RunFolder:
-        return RunFolder(self.state.run)
+    def folder(self) -> CommittedFolder:
+        return self.ledger.at(self.commit)
 
     @property
     def skill_path(self) -> str:
@@ -87,7 +82,7 @@ class RunReader:
 
     def step(self, number: int) -> StepRecord:
         """The evidence of a step; raises :class:`UsageError` if there is none."""
-        record = self.folder.read_step(self.recorded, number)
+        record = CommittedFolder(self.ledger.run, self.recorded).read_step(number)
         if record is None:
             last = self.state.step
             known = f"its steps are 1 to {last}" if last else "none is done yet"
@@ -95,7 +90,7 @@ class RunReader:
         return record
 
     def boundary(self, epoch: int) -> BoundaryRecord:
-        record = self.folder.read_boundary(self.recorded, epoch)
+        record = CommittedFolder(self.ledger.run, self.recorded).read_boundary(epoch)
         if record is None:
             raise UsageError(
                 f"Run '{self.state.run}' has no record of the end of epoch {epoch}: its last is "
@@ -135,15 +130,15 @@ def open_reader(settings: Globals, *, fresh: bool = False) -> RunReader:
     if fresh and ledger.remote is not None:
         ledger.sync()
     commit = newest(ledger, lambda text: settings.say(f"warning: {text}", err=True))
-    folder, read = RunFolder(name), partial(ledger.read, commit)
-    state = folder.read_state(read)
+    folder = ledger.at(commit)
+    state = folder.read_state()
     if state is None:
         raise RepositoryError(
             f"Run '{name}' has not started: there is no {folder.state} on skillopt/{name} "
             f"or {ledger.base}.",
             hint=hint,
         )
-    return RunReader(ledger, commit, state, folder.read_history(read), candidate(ledger))
+    return RunReader(ledger, commit, state, folder.read_history(), candidate(ledger))
 
 
 def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
@@ -151,10 +146,10 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
 
     Evidence comes with the ``newest`` events and with what was merged since base.
     """
-    folder, read, ledger = reader.folder, reader.read, reader.ledger
+    folder, ledger = reader.folder, reader.ledger
     base = known_base(ledger)
     # by base's own copy of the history
-    base_events = len(folder.read_history(partial(ledger.read, base))) if base else 0
+    base_events = len(ledger.at(base).read_history()) if base else 0
     if base and base_events:  # people may have edited its skill since, and training scored that
         now = sha256(ledger.read(base, reader.skill_path) or "")
         for number, one in enumerate(reader.history[base_events:], start=base_events + 1):
@@ -170,23 +165,23 @@ def view(reader: RunReader, newest: int = _NEWEST) -> RunView:
     return RunView(
         state=reader.state,
         history=reader.history,
-        epochs=tuple(filter(None, (folder.read_boundary(read, epoch) for epoch in ends))),
-        summary=folder.read_summary(read),
-        steps=tuple(filter(None, (folder.read_step(read, number) for number in numbers))),
+        epochs=tuple(filter(None, map(folder.read_boundary, ends))),
+        summary=folder.read_summary(),
+        steps=tuple(filter(None, map(folder.read_step, numbers))),
         places=step_places(reader),
         base=ledger.base,
         base_events=base_events,
         commit=reader.commit,
-        skill=read(reader.skill_path) or "",
+        skill=folder.read(reader.skill_path) or "",
         flight=in_flight(reader),
     )
 
 
 def in_flight(reader: RunReader) -> EventView | None:
     """The candidate that waits for its verdict, as far as this clone knows."""
-    folder, read, state = reader.folder, reader.waiting, reader.state
-    ends = (folder.read_boundary(read, one) for one in range(state.boundary + 1, state.epoch + 1))
-    record = folder.read_step(read, state.step + 1) or next(filter(None, ends), None)
+    folder, state = CommittedFolder(reader.ledger.run, reader.waiting), reader.state
+    ends = map(folder.read_boundary, range(state.boundary + 1, state.epoch + 1))
+    record = folder.read_step(state.step + 1) or next(filter(None, ends), None)
     view = record and event_view(record, StepPlace(candidate=reader.flight))
     return view if view and view.fate == "flight" else None
 
@@ -242,14 +237,14 @@ def gather(reader: RunReader) -> RunView:
         commits, texts = _commits_and_texts(reader)
         run = replace(run, places=step_places(reader))
     starts = [one.sha for one in commits if one.trailers.get("Skillopt-Action") == "start"]
-    state = starts and reader.folder.read_state(partial(reader.ledger.read, starts[0]))
+    state = starts and reader.ledger.at(starts[0]).read_state()
     return replace(run, texts=texts, baseline=state.current.measurement if state else None)
 
 
 def _commits_and_texts(reader: RunReader) -> tuple[Sequence[Commit], dict[str, str]]:
     ledger, folder = reader.ledger, reader.folder
     commits = ledger.log(reader.commit, paths=(folder.path,))
-    kept = [reader.read(path) for path in (folder.initial_skill, folder.best_skill)]
+    kept = [folder.read(path) for path in (folder.initial_skill, folder.best_skill)]
     kept.append(reader.waiting(reader.skill_path))
     blobs = (find(ledger.git, f"{commit.sha}:{reader.state.skill}") for commit in commits)
     # what is not UTF-8 was never trained: it has the hash of no skill that is wanted
@@ -271,17 +266,17 @@ def find_skill(source: Run | RunReader, word: str, settings: Globals) -> NamedSk
     file = settings.cwd / word
     if word in _KEPT:
         commit = newest(source.ledger)
-        read = partial(source.ledger.read, commit)
-        begun = source.folder.read_state(read) is not None
+        folder = source.ledger.at(commit)
+        begun = folder.read_state() is not None
         paths = {
-            "best": source.folder.best_skill,
+            "best": folder.best_skill,
             "current": source.skill_path,
-            "initial": source.folder.initial_skill if begun else source.skill_path,
+            "initial": folder.initial_skill if begun else source.skill_path,
         }
-        text: str | None = read(paths[word])
+        text: str | None = folder.read(paths[word])
         if text is None:
             raise UsageError(
-                f"Run {source.folder.run!r} has no {word} skill: there is no {paths[word]} in "
+                f"Run {folder.run!r} has no {word} skill: there is no {paths[word]} in "
                 f"{commit[:10]}.",
                 hint="" if begun else f"Run `skillopt-ci step{settings.same_run}`, or name a file.",
             )

@@ -1,7 +1,6 @@
 """``skillopt-ci status``, ``log``, ``show``, ``diff``, ``best``, ``replay``: from git alone."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +48,8 @@ def status_command(settings: Globals) -> None:
     flying, commit = in_flight(reader), reader.flight
     busy = is_held(reader.ledger.common_dir, reader.state.run)
     what = flying.name.lower() if flying else ""
-    summary = reader.folder.read_summary(reader.read)
-    skill = reader.read(reader.skill_path) or ""
+    summary = reader.folder.read_summary()
+    skill = reader.folder.read(reader.skill_path) or ""
     run = RunView(reader.state, reader.history, summary=summary, commit=here.commit, skill=skill)
     coming, anew = (None, False) if refused else _coming(settings, reader, edited=run.unscored)
     # a commit of people, or of another score, made the trainer propose the step again
@@ -143,7 +142,7 @@ def log_command(settings: Globals, number: int | None) -> None:
     title = _title(reader)
     if len(entries) < len(reader.history):
         title += f", newest {len(entries)} of {len(reader.history)} events"
-    read = partial(reader.folder.read_conclusion, reader.read)
+    read = reader.folder.read_conclusion
     # only here can the record change the verdict, and reading all of them takes long
     conclusions = (read(one) if one.action == "accept_new_best" else None for one in entries)
     rows = list(map(terminal.log_row, entries, conclusions))
@@ -223,7 +222,7 @@ def print_diff(old: NamedSkill, new: NamedSkill, settings: Globals) -> None:
 def best_command(settings: Globals, output: Path | None) -> None:
     """Print the skill with the best score so far, or write it to a file; read from git alone."""
     reader = open_reader(settings)
-    text = reader.read(reader.folder.best_skill)
+    text = reader.folder.read(reader.folder.best_skill)
     if text is None:
         raise RepositoryError(f"{reader.folder.best_skill} is missing in {reader.commit[:10]}.")
     output = None if output == Path("-") else output
@@ -267,7 +266,7 @@ def _replayed(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
     ends = [
         f"end of epoch {epoch}"
         for epoch in range(1, state.boundary + 1)
-        if reader.folder.read_boundary(reader.read, epoch) is not None
+        if reader.folder.read_boundary(epoch) is not None
     ]
     for name in steps + ends:
         if name not in told:
@@ -295,7 +294,7 @@ def _outcome(
     reader: RunReader, place: StepPlace, record: StepRecord | BoundaryRecord, decision: Decision
 ) -> str:
     before, after = (
-        reader.folder.read_state(partial(reader.ledger.read, commit)) if commit else None
+        reader.ledger.at(commit).read_state() if commit else None
         for commit in (place.candidate, place.verdict)
     )
     if not (before and after and after.basis):
@@ -318,7 +317,7 @@ def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, 
     last = 0 if reader.state.confirmed is None else reader.state.confirmed.tests
     told = {(one.kind, one.action, one.tasks, one.skill_sha256) for one in reader.history}
     for test in range(1, last + 1):
-        record = reader.folder.read_confirmation(reader.read, test)
+        record = reader.folder.read_confirmation(test)
         if record is None:
             yield f"confirmation {test}", "gone", 0, "differs: its record is not there"
             continue

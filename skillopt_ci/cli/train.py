@@ -93,7 +93,7 @@ def step_command(
 def _tell_recorded(run: Run, before: str, settings: Globals, why: str = "") -> None:
     """Tell what was recorded since the commit ``before``; end the command if that is nothing."""
     after = newest(run.ledger)
-    old, new = (run.folder.read_history(partial(run.ledger.read, one)) for one in (before, after))
+    old, new = (run.ledger.at(one).read_history() for one in (before, after))
     facts = "kind step epoch action score_before score_after tasks cost_usd=usage.cost_usd"
     for entry in new[len(old) :]:
         told = f"{event_name(entry)}: {one_line(entry.reason, 200)}"
@@ -141,8 +141,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 
 def _why_over(run: Run) -> str:
-    read, sizes = partial(run.ledger.read, newest(run.ledger)), sizes_of(run.config, run.splits)
-    return why_over(run.config, sizes, run.folder.read_state(read), run.folder.read_history(read))
+    folder, sizes = run.ledger.at(newest(run.ledger)), sizes_of(run.config, run.splits)
+    return why_over(run.config, sizes, folder.read_state(), folder.read_history())
 
 
 async def train_to_end(run: Run, tell: Callable[[trainer.Outcome], None]) -> FinishOutcome | None:

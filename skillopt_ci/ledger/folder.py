@@ -14,9 +14,6 @@ from skillopt_ci.text import rounded
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-#: Reads a file of one commit; None if it is not there.
-Reader = Callable[[str], str | None]
-
 #: What all runs' folders have in common.
 FIXED_FILES = {
     # GitHub folds such files in reviews and leaves them out of language statistics
@@ -59,38 +56,44 @@ class RunFolder:
     def confirmation(self, test: int) -> str:
         return f"{self.path}/confirmations/{test:02d}.json"
 
-    def read_state(self, read: Reader) -> records.State | None:
+
+class CommittedFolder(RunFolder):
+    """The folder in one commit; ``read`` returns a file, None if it is not there."""
+
+    def __init__(self, run: str, read: Callable[[str], str | None]) -> None:
+        super().__init__(run)
+        self.read = read
+
+    def read_state(self) -> records.State | None:
         """Like the other readers, raises RepositoryError if the file is not a valid record."""
-        return self._read(read, self.state, records.State)
+        return self._read(self.state, records.State)
 
-    def read_step(self, read: Reader, number: int) -> records.StepRecord | None:
-        return self._read(read, self.step(number), records.StepRecord)
+    def read_step(self, number: int) -> records.StepRecord | None:
+        return self._read(self.step(number), records.StepRecord)
 
-    def read_boundary(self, read: Reader, epoch: int) -> records.BoundaryRecord | None:
-        return self._read(read, self.boundary(epoch), records.BoundaryRecord)
+    def read_boundary(self, epoch: int) -> records.BoundaryRecord | None:
+        return self._read(self.boundary(epoch), records.BoundaryRecord)
 
-    def read_conclusion(
-        self, read: Reader, entry: records.HistoryEntry
-    ) -> records.Conclusion | None:
+    def read_conclusion(self, entry: records.HistoryEntry) -> records.Conclusion | None:
         """How the step or epoch's end in ``entry`` came out; None for other kinds of entry."""
         step, end = self.step(entry.step), self.boundary(entry.epoch)
         path = {"step": step, "notes": step, "slow_update": end}.get(entry.kind)
-        return None if path is None else self._read(read, path, records.Conclusion)
+        return None if path is None else self._read(path, records.Conclusion)
 
-    def read_confirmation(self, read: Reader, test: int) -> records.ConfirmationRecord | None:
-        return self._read(read, self.confirmation(test), records.ConfirmationRecord)
+    def read_confirmation(self, test: int) -> records.ConfirmationRecord | None:
+        return self._read(self.confirmation(test), records.ConfirmationRecord)
 
-    def read_summary(self, read: Reader) -> Summary | None:
-        return self._read(read, self.summary, Summary)
+    def read_summary(self) -> Summary | None:
+        return self._read(self.summary, Summary)
 
-    def read_history(self, read: Reader) -> tuple[records.HistoryEntry, ...]:
+    def read_history(self) -> tuple[records.HistoryEntry, ...]:
         return tuple(
             cast("records.HistoryEntry", _line(records.HistoryEntry, text, f"{self.history}:{n}"))
-            for n, text in enumerate(filter(None, (read(self.history) or "").split("\n")), start=1)
+            for n, text in enumerate(filter(None, (self.read(self.history) or "").split("\n")), 1)
         )
 
-    def _read(self, read: Reader, path: str, model: type[_Model]) -> _Model | None:
-        text = read(path)
+    def _read(self, path: str, model: type[_Model]) -> _Model | None:
+        text = self.read(path)
         return None if text is None else cast("_Model", _document(model, text, path))
 
 

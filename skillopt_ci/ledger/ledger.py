@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from skillopt_ci.errors import InfrastructureError, LostRace, RepositoryError
 from skillopt_ci.git import history, locks, objects, refs, remote
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.refs import HEADS, Move, RunRefs, branch, tracking
+from skillopt_ci.ledger.folder import CommittedFolder
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.util import nearest
 
@@ -254,6 +256,9 @@ class Ledger:
 
     def read(self, commit: str, path: str) -> str | None:
         return objects.read_file(self.git, commit, path)
+
+    def at(self, commit: str) -> CommittedFolder:
+        return CommittedFolder(self.run, partial(self.read, commit))
 
     def log(
         self, tip: str, *, first_parent: bool = False, limit: int = 0, paths: Sequence[str] = ()

@@ -11,7 +11,6 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 from skillopt_ci.errors import BudgetExhausted
@@ -211,11 +210,11 @@ def due_test(run: Run, checkout: ScoredCheckout, *, over: bool) -> _Due | None:
         return None
     if run.config.schedule.slow_update == "inline" and plan.boundary_due(run, checkout) is not None:
         return None
-    read = partial(run.ledger.read, checkout.commit)
-    text = read(run.folder.confirmed_skill) or read(run.folder.initial_skill) or ""
+    folder = run.ledger.at(checkout.commit)
+    text = folder.read(folder.confirmed_skill) or folder.read(folder.initial_skill) or ""
     if sha256(text) != confirmed.sha256 or reading(text) == reading(checkout.skill):
         return None
-    last = run.folder.read_confirmation(read, confirmed.tests) if confirmed.tests else None
+    last = folder.read_confirmation(confirmed.tests) if confirmed.tests else None
     now = (state.current.sha256, confirmed.sha256, run.measured_under)
     # the last test, if it compared these two skills
     same = last if last and now == (last.current, last.confirmed, last.measured_under) else None

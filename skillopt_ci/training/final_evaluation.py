@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.errors import UsageError
@@ -121,7 +120,7 @@ def finish_due(run: Run, checkout: ScoredCheckout) -> bool:
 
 def earlier_tests(run: Run, commit: str) -> Summary | None:
     """The summary at ``commit`` if its test scores compare with new ones."""
-    found = run.folder.read_summary(partial(run.ledger.read, commit))
+    found = run.ledger.at(commit).read_summary()
     return found if found is not None and found.tested_under == run.tested_under else None
 
 
@@ -137,7 +136,7 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
             "A candidate is in flight, without a verdict yet.",
             hint="Let `skillopt-ci step` decide it first, then finish.",
         )
-    read, before = partial(run.ledger.read, checkout.commit), checkout.state
+    folder, before = run.ledger.at(checkout.commit), checkout.state
     earlier = earlier_tests(run, checkout.commit)
     if (earlier and finished(checkout.history)) or not (early or finish_due(run, checkout)):
         return None
@@ -145,8 +144,8 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
     if promoted:
         run.observer(Note("The last skill scored higher than the best one and replaces it."))
     texts = {
-        "first": read(run.folder.initial_skill) or "",
-        "best": checkout.skill if promoted else read(run.folder.best_skill) or "",
+        "first": folder.read(folder.initial_skill) or "",
+        "best": checkout.skill if promoted else folder.read(folder.best_skill) or "",
         "last": checkout.skill,
     }
     tests, used, trained = dict[str, Measurement](), dict[Account, Usage](), 0
@@ -176,11 +175,11 @@ async def finish(run: Run, *, early: bool = True) -> FinishOutcome | None:
         usage=as_recorded(total(used.values())),
     )
     summary = _summary(run, checkout, state, entry, sha256(texts["first"]), tests, trained)
-    commits = run.ledger.log(checkout.commit, paths=(run.folder.history,))
+    commits = run.ledger.log(checkout.commit, paths=(folder.history,))
     seconds = (
         run.clock() - began + sum(float(one.trailers.get("Skillopt-Seconds", 0)) for one in commits)
     )
-    files = {run.folder.best_skill: texts["best"]} if promoted else {}
+    files = {folder.best_skill: texts["best"]} if promoted else {}
     event = RunEvent(entry, state, checkout.skill, files, summary=summary, seconds=seconds)
     ended = record_events(run, checkout, event)
     run.observer(StageFinished("finish", "recorded"))

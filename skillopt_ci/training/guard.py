@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from skillopt_ci.config.config import Guard
 from skillopt_ci.model.access import resolved_key_values
@@ -318,8 +318,8 @@ def added_text(before: str, after: str) -> str:
 
 
 def guard_context(run: Run, checkout: Checkout) -> GuardContext:
-    read, folder = partial(run.ledger.read, checkout.commit), run.folder
-    earlier = (read(path) or "" for path in (folder.initial_skill, folder.best_skill))
+    folder = run.ledger.at(checkout.commit)
+    earlier = (folder.read(path) or "" for path in (folder.initial_skill, folder.best_skill))
     return GuardContext(
         rules=run.config.guard,
         known="\n".join((checkout.skill, *earlier)),

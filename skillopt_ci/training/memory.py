@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import pairwise
 
 from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord
@@ -34,7 +33,7 @@ def step_buffer(run: Run, checkout: Checkout, epoch: int) -> str:
     """Describe, for a prompt, the steps of ``epoch`` so far and everything people took back."""
     taken = grouped((one.step, one.edit) for one in checkout.history if one.kind == "revert")
     steps = step_records(run, checkout, epoch=epoch)
-    read = partial(run.folder.read_step, partial(run.ledger.read, checkout.commit))
+    read = run.ledger.at(checkout.commit).read_step
     earlier = map(read, sorted(taken.keys() - {one.step for one in steps}))
     again = run.config.gradient.analysts > 1  # other runs are told as SkillOpt tells it
     return render_steps((*filter(None, earlier), *steps), taken, again=again)
@@ -121,12 +120,10 @@ def step_records(
         for before, one in pairwise(checkout.history)
         if one.kind == "step" and (epoch is None or one.epoch == epoch)
     ]
-    read = partial(run.ledger.read, checkout.commit)
+    read = run.ledger.at(checkout.commit).read_step
     old = 0 if epoch is not None else max(0, len(steps) - _REMEMBERED_STEPS)
     records = (
-        run.folder.read_step(read, step)
-        for place, (step, began) in enumerate(steps)
-        if place >= old or began == under
+        read(step) for place, (step, began) in enumerate(steps) if place >= old or began == under
     )
     return tuple(record for record in records if record is not None)
 
@@ -173,7 +170,7 @@ def past_scores(run: Run, checkout: Checkout) -> list[TaskScores]:
 
 
 def conclusion_of(run: Run, checkout: Checkout, entry: HistoryEntry) -> Conclusion | None:
-    return run.folder.read_conclusion(partial(run.ledger.read, checkout.commit), entry)
+    return run.ledger.at(checkout.commit).read_conclusion(entry)
 
 
 def _measurement(run: Run, checkout: Checkout, entry: HistoryEntry) -> Measurement | None:

@@ -1,7 +1,6 @@
 """Take back a merged step, or one of its edits, on a person's request."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.git.history import parents
@@ -24,7 +23,7 @@ def take_back(
     gone = {one.edit for one in checkout.history if one.kind == "revert" and one.step == step}
     if gone & {0, edit}:
         return None
-    record = run.folder.read_step(partial(run.ledger.read, checkout.commit), step)
+    record = run.ledger.at(checkout.commit).read_step(step)
     before, after = (
         run.ledger.read(one, run.skill_path) or ""
         for one in (parents(run.ledger.git, merge)[0], merge)

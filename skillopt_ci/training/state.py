@@ -101,13 +101,13 @@ def start_of(ledger: Ledger, path: str, position: Position) -> str:
 
     Raises RepositoryError if they cannot be merged, or if a rebase onto base lost the merges.
     """
-    tip, base, root, folder = position.tip, position.base, position.root, RunFolder(ledger.run)
+    tip, base, root = position.tip, position.base, position.root
     start = base if tip is None or tip == root else tip
     where = ledger.base if start == base else f"skillopt/{ledger.run}"
-    read = partial(ledger.read, start)
-    state = folder.read_state(read)
+    folder = ledger.at(start)
+    state = folder.read_state()
     step = 0 if state is None else state.step + 1
-    if step and folder.read_step(read, step) is not None:
+    if step and folder.read_step(step) is not None:
         log = ledger.log(start, first_parent=True, limit=_PEOPLES_COMMITS)
         of_step = [one.trailers for one in log if one.trailers.get("Skillopt-Step") == str(step)]
         # a verdict in the log was not lost by a rebase, but undone by a person's `git revert`
@@ -134,13 +134,11 @@ def _with_records_of(
     ledger: Ledger, path: str, own: str, commit: str, tip: str, *, publish: bool
 ) -> str:
     """``commit``, or its tree, with what a `git revert` undid of the records, lest steps repeat."""
-    folder = RunFolder(ledger.run)
-    before, now = (folder.read_history(partial(ledger.read, one)) for one in (own, commit))
-    skills = {ledger.read(one, path) for one in (own, commit)}
-    if len(now) >= len(before) or len(skills) == 1:  # the records alone: to begin the run anew
-        return commit
-    lost = ledger.changed_between(commit, own, (folder.path,))
-    files = {file: ledger.read(own, file) for file in lost}
+    before, now = ledger.at(own), ledger.at(commit)
+    if len(now.read_history()) >= len(before.read_history()) or now.read(path) == before.read(path):
+        return commit  # without the records alone, people begin the run anew
+    lost = ledger.changed_between(commit, own, (before.path,))
+    files = {file: before.read(file) for file in lost}
     if not publish:
         return change_tree(ledger.git, commit, files)
     words = message("Keep the records of training", "", {"Skillopt-Action": "keep_records"})
@@ -151,14 +149,14 @@ def _with_records_of(
 
 def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) -> Checkout:
     """Read the tree of ``commit``; raises if the skill is missing or the run trains another one."""
-    read, folder = partial(ledger.read, commit), RunFolder(ledger.run)
-    state = folder.read_state(read)
+    folder = ledger.at(commit)
+    state = folder.read_state()
     if state is not None and state.skill != path:
         raise RepositoryError(
             f"Run '{state.run}' trains {state.skill}, but the configuration names {path}.",
             hint=f"Change `run`, too (if the skill was moved, merge skillopt/{state.run} first).",
         )
-    if (skill := read(path)) is None:
+    if (skill := folder.read(path)) is None:
         where = f"skillopt/{ledger.run}" if branch == commit else ledger.base
         at, push = (f"{ledger.remote}/", ", then git push") if ledger.remote else ("", "")
         raise SkillError(
@@ -170,7 +168,7 @@ def read_checkout(ledger: Ledger, path: str, commit: str, branch: str | None) ->
         raise SkillError(
             f"{path} in commit {commit[:10]} is a Git LFS pointer, not the skill.", hint=LFS_REMEDY
         )
-    return Checkout(commit, branch, skill, state, folder.read_history(read))
+    return Checkout(commit, branch, skill, state, folder.read_history())
 
 
 def _merged_with_base(ledger: Ledger, path: str, tip: str, base: str) -> str:
@@ -228,7 +226,7 @@ def _with_the_same_events(run: Run, checkout: Checkout) -> tuple[str, ...]:
     found, latest, pending = list[str](), None, [checkout.commit]
     while pending and len(found) < _PEOPLES_COMMITS:
         commit = pending.pop(0)
-        history = run.folder.read_history(partial(run.ledger.read, commit))
+        history = run.ledger.at(commit).read_history()
         events = sum(entry.kind != "revert" for entry in history)  # which costs nothing
         if commit not in found and latest in (None, events):
             latest = events
@@ -347,7 +345,7 @@ def record_events(
         if event.entry.kind != "revert":
             # the day of the commit below, so that repeated work writes the same files
             when = day(ledger.git, candidate or checkout.commit)
-            summary = event.summary or folder.read_summary(partial(ledger.read, checkout.commit))
+            summary = event.summary or ledger.at(checkout.commit).read_summary()
             if summary is not None and summary.tested_under != run.tested_under:
                 summary = None  # another model or other tests: not this model's score
             files |= standing_files(
@@ -414,15 +412,15 @@ def candidate_at(run: Run, checkout: Checkout, commit: str | None) -> Candidate 
 
 
 def _read(run: Run, commit: str) -> Candidate | None:
-    read = partial(run.ledger.read, commit)
+    folder = run.ledger.at(commit)
     trailers = run.ledger.log(commit, limit=1)[0].trailers
-    skill = read(run.skill_path)
+    skill = folder.read(run.skill_path)
     ends = "Skillopt-Epoch-End" in trailers
     key = "Skillopt-Epoch" if ends else "Skillopt-Step"
-    find = run.folder.read_boundary if ends else run.folder.read_step
+    read = folder.read_boundary if ends else folder.read_step
     if skill is None or not trailers.get(key, "").isdecimal():
         return None
-    record = find(read, int(trailers[key]))
+    record = read(int(trailers[key]))
     return None if record is None else Candidate(record, skill, commit)
 
 

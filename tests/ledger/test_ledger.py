@@ -1,12 +1,10 @@
-from collections.abc import Mapping
-
 import pytest
 from records import state_of
 
 from skillopt_ci.config import config
 from skillopt_ci.errors import RepositoryError
 from skillopt_ci.ledger.evidence import Measurement
-from skillopt_ci.ledger.folder import FIXED_FILES, RunFolder, document
+from skillopt_ci.ledger.folder import FIXED_FILES, CommittedFolder, RunFolder, document
 from skillopt_ci.ledger.ledger import Ledger
 from skillopt_ci.ledger.records import HistoryEntry, Snapshot, State
 
@@ -101,6 +99,10 @@ ENTRY = HistoryEntry(
 )
 
 
+def folder(**files: str) -> CommittedFolder:
+    return CommittedFolder("demo", {getattr(FOLDER, name): files[name] for name in files}.get)
+
+
 def line(entry: HistoryEntry) -> str:
     return entry.model_dump_json() + "\n"
 
@@ -118,21 +120,20 @@ def test_every_file_is_in_the_run_s_own_folder():
 
 
 def test_a_record_reads_back_as_it_was_written():
-    assert FOLDER.read_state({FOLDER.state: document(state())}.get) == state()
+    assert folder(state=document(state())).read_state() == state()
     second = ENTRY.model_copy(update={"kind": "step", "step": 1, "reason": "lines\u2028of text"})
     text = line(ENTRY) + line(second)
     assert text.count("\n") == 2
-    assert FOLDER.read_history({FOLDER.history: text}.get) == (ENTRY, second)
+    assert folder(history=text).read_history() == (ENTRY, second)
 
 
 def test_what_is_not_there_has_not_happened():
-    nothing: Mapping[str, str] = {}
-    assert FOLDER.read_state(nothing.get) is None
-    assert FOLDER.read_step(nothing.get, 1) is None
-    assert FOLDER.read_history(nothing.get) == ()
-    files = {FOLDER.history: line(ENTRY) + '{"kind": "start"}\n'}
+    assert folder().read_state() is None
+    assert folder().read_step(1) is None
+    assert folder().read_history() == ()
+    broken = folder(history=line(ENTRY) + '{"kind": "start"}\n')
     with pytest.raises(RepositoryError, match=r"history\.jsonl:2 .*: step: Field required") as told:
-        FOLDER.read_history(files.get)
+        broken.read_history()
     assert "git log -- .skillopt/demo/history.jsonl`" in told.value.hint
 
 
@@ -149,14 +150,13 @@ def test_what_is_not_there_has_not_happened():
 )
 def test_a_state_of_another_making_is_refused_by_its_key(text, part):
     with pytest.raises(RepositoryError, match=rf"state\.json .* not a record .*{part}"):
-        FOLDER.read_state({FOLDER.state: text}.get)
+        folder(state=text).read_state()
 
 
 def test_a_text_is_read_once_for_each_kind_of_record():
-    files = {FOLDER.history: line(ENTRY)}
-    (first,), (again,) = FOLDER.read_history(files.get), FOLDER.read_history(dict(files).get)
+    (first,), (again,) = (folder(history=line(ENTRY)).read_history() for _ in range(2))
     assert again is first
     with pytest.raises(RepositoryError, match="is not a record"):
-        FOLDER.read_state({FOLDER.state: line(ENTRY)}.get)
-    (other,) = FOLDER.read_history({FOLDER.history: line(ENTRY).replace("two", "three")}.get)
+        folder(state=line(ENTRY)).read_state()
+    (other,) = folder(history=line(ENTRY).replace("two", "three")).read_history()
     assert other.reason == "a “reason”\nof three lines"
