@@ -126,9 +126,7 @@ async def evaluate_text(
         found = known  # with what is to be said of its attempts
     flips = paired(checkout.state.current.measurement.hard_scores, found.hard_scores)
     types = {task.id: task.task_type for task in run.selection}
-    decision = decide(
-        setup, outcome, found, checkout.state, types, evaluation, notes_only=notes_only
-    ).model_copy(
+    decision = decide(setup, outcome, found, checkout.state, types).model_copy(
         update={
             "measurement": found,
             "compared": flips.n,

@@ -18,7 +18,7 @@ from skillopt_ci.errors import TooManyErrors
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Action, Decision, GateRecord, Snapshot, State
 from skillopt_ci.text import plural
-from skillopt_ci.training.measure import TaskScores, Worth, exact, worth
+from skillopt_ci.training.measure import TaskScores, exact, worth
 from skillopt_ci.util import grouped
 
 #: A score above this counts as perfect.
@@ -51,14 +51,14 @@ class Setup:
     """A comparison on the tasks in ``order``; only the ``eligible`` ones count.
 
     ``bonus`` is the candidate's lead apart from tasks. If ``tie_wins``, an equal mean is accepted.
-    Without ``stop``, the test measures all tasks.
+    Without ``stop``, the test measures all tasks. ``notes_only`` is as in :func:`compare`.
     """
 
     order: tuple[str, ...]
     eligible: frozenset[str]
     current: TaskScores
-    worth: Worth
-    look_every: int
+    evaluation: Evaluation
+    notes_only: bool = False
     stop: bool = True
     bonus: Fraction = Fraction()
     tie_wins: bool = False
@@ -66,7 +66,7 @@ class Setup:
     def differences(self, candidate: TaskScores) -> dict[str, Fraction]:
         """Candidate minus current, for the measured tasks that count."""
         return {
-            task: self.worth(found) - self.worth(self.current[task])
+            task: worth(self.evaluation, found) - worth(self.evaluation, self.current[task])
             for task, found in candidate.items()
             if task in self.eligible
         }
@@ -79,7 +79,7 @@ class Setup:
     def hope(self, tasks: Iterable[str]) -> Fraction:
         """The most that ``tasks`` can add to the lead; one that ends in an error adds nothing."""
         counting = (self.current[task] for task in tasks if task in self.eligible)
-        rooms = (1 - self.worth(one) + self.bonus for one in counting)
+        rooms = (1 - worth(self.evaluation, one) + self.bonus for one in counting)
         return sum((room for room in rooms if room > 0), Fraction())
 
     def certain(self, lead: Fraction, hope: Fraction) -> bool:
@@ -106,7 +106,7 @@ Test = Generator[Ask, TaskScores, Ending]
 
 def sequential_test(setup: Setup, known: TaskScores) -> Test:
     """Measure a candidate on the tasks not ``known``, look by look, until the verdict is clear."""
-    size = setup.look_every if setup.stop else max(1, len(setup.order))
+    size = setup.evaluation.gate.look_every if setup.stop else max(1, len(setup.order))
     looks = [setup.order[start : start + size] for start in range(0, len(setup.order), size)]
     # hopes[n] is the most that look n and all later ones can add to the lead
     hopes = [*accumulate(map(setup.hope, reversed(looks)), initial=Fraction())][::-1]
@@ -162,20 +162,19 @@ def set_up(
     """
     known = current.tasks
     density, words = text
-    worth_in = partial(worth, evaluation)
-    mean = float(sum(map(worth_in, known.values())) / max(1, len(known)))
+    mean = float(_mean([worth(evaluation, one) for one in known.values()]))
     eligible = frozenset(task for task in planned if task in known and task in best.tasks)
     ranks = {}
     for task in planned:
-        found = [float(worth_in(one[task])) for one in (known, *past) if task in one]
+        found = [float(worth(evaluation, one[task])) for one in (known, *past) if task in one]
         # the mean of all tasks counts as one more measurement
         ranks[task] = task not in eligible, (sum(found) + mean) / (len(found) + 1)
     return Setup(
         order=tuple(sorted(planned, key=ranks.__getitem__)),
         eligible=eligible,
         current=known,
-        worth=worth_in,
-        look_every=evaluation.gate.look_every,
+        evaluation=evaluation,
+        notes_only=notes_only,
         stop=evaluation.gate.early_stop and evaluation.use_gate,
         bonus=_bonus(density, evaluation) - _bonus(current.density, evaluation),
         tie_wins=(evaluation.ties == "prefer_shorter" and words < current.words) or notes_only,
@@ -183,16 +182,10 @@ def set_up(
 
 
 def decide(
-    setup: Setup,
-    outcome: Ending,
-    candidate: Measurement,
-    state: State,
-    types: Mapping[str, str],
-    evaluation: Evaluation,
-    *,
-    notes_only: bool = False,
+    setup: Setup, outcome: Ending, candidate: Measurement, state: State, types: Mapping[str, str]
 ) -> Decision:
     """The verdict after a test; TooManyErrors if no task was measured under all skills."""
+    evaluation, notes_only = setup.evaluation, setup.notes_only
     current, best = state.current.measurement, state.best.measurement
     if not _shared(candidate, current, best):
         raise TooManyErrors("No selection task was measured under both skills.")
@@ -201,7 +194,7 @@ def decide(
     if candidate.partial:
         # as if the remaining tasks scored like the current skill
         counting = [task for task in setup.order if task in setup.eligible]
-        before = _mean([setup.worth(setup.current[task]) for task in counting])
+        before = _mean([worth(evaluation, setup.current[task]) for task in counting])
         before += _bonus(current.density, evaluation)
         total = sum(differences, Fraction())
         gain = total / max(1, len(counting)) + setup.bonus
@@ -251,7 +244,7 @@ def replay(
     if rest and not setup.certain(setup.lead(found.tasks), setup.hope(rest)):
         return None
     outcome = Ending("certain" if rest else "measured", found.tasks, seen)
-    return decide(setup, outcome, found, state, {}, evaluation, notes_only=notes_only)
+    return decide(setup, outcome, found, state, {})
 
 
 def compare(

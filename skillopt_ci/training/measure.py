@@ -90,11 +90,9 @@ def next_rounds(
 #: Mean (hard, soft) scores by task under one skill; tasks that could not be measured are missing.
 TaskScores = Mapping[str, tuple[float, float]]
 
-#: Converts (hard, soft) to the gate's metric, from 0 to 1.
-Worth = Callable[[tuple[float, float]], Fraction]
-
 
 def worth(evaluation: Evaluation, scores: tuple[float, float]) -> Fraction:
+    """The gate's metric of (hard, soft), from 0 to 1."""
     weight = exact(evaluation.gate_mixed_weight)
     return gate_score(exact(scores[0]), exact(scores[1]), evaluation.gate_metric, weight)
 

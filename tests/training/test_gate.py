@@ -1,5 +1,4 @@
 from fractions import Fraction
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,7 @@ from skillopt_ci.config.config import Evaluation, GateConfig
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import Decision
 from skillopt_ci.training.gate import Setup, compare, losses, set_up
-from skillopt_ci.training.measure import gate_score, worth
+from skillopt_ci.training.measure import gate_score
 
 HARD = Evaluation(gate_metric="hard")
 SOFT = Evaluation(gate_metric="soft")
@@ -164,8 +163,7 @@ def test_types_that_lost_more_than_allowed_are_named(allowed, lost):
     before, after = (
         {task: (score, score) for task, score in side.items()} for side in (BEFORE, AFTER)
     )
-    metric = partial(worth, Evaluation())
-    terms = Setup(tuple(BEFORE), frozenset(BEFORE), before, metric, look_every=16)
+    terms = Setup(tuple(BEFORE), frozenset(BEFORE), before, Evaluation())
     assert losses(after, terms, TYPES, allowed) == lost
 
 

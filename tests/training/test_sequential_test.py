@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import partial
 
 import pytest
 from hypothesis import assume, given
@@ -24,13 +23,12 @@ scores = st.sampled_from([0.0, 0.25, 1.0])
 outcomes = st.lists(st.tuples(scores, st.none() | scores), min_size=1, max_size=24)
 
 
-def terms(current: Mapping[str, float], **changes: object) -> Setup:
+def terms(current: Mapping[str, float], look_every: int = 3, **changes: object) -> Setup:
     values: dict[str, object] = {
         "order": tuple(current),
         "eligible": frozenset(current),
         "current": {task: (one, one) for task, one in current.items()},
-        "worth": partial(worth, HARD),
-        "look_every": 3,
+        "evaluation": Evaluation.model_validate({"gate": {"look_every": look_every}}),
     }
     return Setup(**(values | changes))
 
@@ -167,7 +165,7 @@ def test_replay_makes_the_verdict_of_the_recorded_scores(pairs, notes):
     found = measurement_of(outcome.candidate, errors, quick, "", planned)
     assume(found.tasks)
     state, types = standing(current), dict.fromkeys(after, "x")
-    decision = decide(about, outcome, found, state, types, quick, notes_only=notes)
+    decision = decide(about, outcome, found, state, types)
     assert bool(decision.gate.losses) == (decision.gate.difference < 0 and not notes)
     recorded = decision.model_copy(update={"measurement": found})
     again = replay(recorded, state, quick, notes_only=notes)
@@ -178,7 +176,7 @@ def test_replay_knows_a_rejection_that_was_not_certain():
     current = side(named([0, 0, 0, 1]), 0.0)
     state, about = standing(current), terms(named([0, 0, 0, 1]))
     found = measurement_of({"t0": (0.0, 0.0)}, (), HARD, "", 4)
-    decision = decide(about, Ending("certain", found.tasks, ("t0",), 1), found, state, {}, HARD)
+    decision = decide(about, Ending("certain", found.tasks, ("t0",), 1), found, state, {})
     assert replay(decision.model_copy(update={"measurement": found}), state, HARD) is None
 
 
@@ -201,10 +199,11 @@ def test_the_gate_takes_chance_for_a_gain_and_finds_gains_more_often():
     assert accepted_share(SHARES * 4, 0.1) > accepted_share(SHARES, 0.1)
 
 
-def test_looking_ahead_compares_each_task_about_once():
+def test_looking_ahead_compares_each_task_about_once(monkeypatch):
     """However many looks there are, and however often it is asked what is certain by now."""
     compared: list[object] = []
-    about = terms(named([0.0] * 300), worth=lambda one: compared.append(one) or worth(HARD, one))
+    monkeypatch.setattr(gate, "worth", lambda *them: compared.append(them) or worth(*them))
+    about = terms(named([0.0] * 300))
     _, asked = run_test(about, lambda _: 1.0)
     for ask in asked:
         ask.sure({})
