@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,8 +81,8 @@ def publish_run(settings: Globals, client: "Client", inconclusive: str = "") -> 
     if settings.config_file.is_file():
         loaded = load_configured(settings)
         wishes, tasks = loaded.config.github, task_places(loaded, reader.ledger.git.folder)
-    links = links_of(settings.environ)
-    return publish(view(reader), client, wishes, links, inconclusive=inconclusive, tasks=tasks)
+    run = replace(view(reader), inconclusive=inconclusive)
+    return publish(run, client, wishes, links_of(settings.environ), tasks=tasks)
 
 
 def publish(
@@ -91,21 +91,20 @@ def publish(
     wishes: GitHub,
     links: Links,
     *,
-    inconclusive: str = "",
     tasks: Mapping[str, comment.TaskPlace] | None = None,
 ) -> Published:
-    """Publish as far as GitHub allows; ``inconclusive`` says why the newest job has no verdict."""
+    """Publish as far as GitHub allows."""
     from skillopt_ci.github import comments, pull_requests  # noqa: PLC0415 - see above
     from skillopt_ci.github.client import noting  # noqa: PLC0415
 
     notes: list[str] = []
-    report = comment.pinned_comment(run, links, inconclusive=inconclusive)
+    report = comment.pinned_comment(run, links)
     number = read = None
     wanted = WantedPullRequest(
         head=f"skillopt/{run.state.run}",
         base=run.base,
         title=comment.title(run),
-        body=comment.body(run, links, inconclusive=inconclusive),
+        body=comment.body(run, links),
         draft=wishes.draft and not run.improved,
         labels=wishes.labels,
     )
@@ -120,8 +119,7 @@ def publish(
                 if wishes.comments == "sticky":
                     comments.keep_comment(client, read, report)
                 elif wishes.comments == "per-step":
-                    step = comment.step_comment(run, links, inconclusive=inconclusive)
-                    comments.keep_comment(client, read, step)
+                    comments.keep_comment(client, read, comment.step_comment(run, links))
             with noting(notes):
                 answer_notes(run, client, links, read)
     with noting(notes):
@@ -129,14 +127,12 @@ def publish(
         trained = unevaluated_check(run.state.run, run.commit, "success", TRAINED, links)
         with suppress(LostRace):  # `/skillopt eval` measured it
             comments.keep_check(client, trained)
-        comments.keep_check(
-            client, comment.step_check(run, links, inconclusive=inconclusive, tasks=tasks)
-        )
+        comments.keep_check(client, comment.step_check(run, links, tasks=tasks))
     with noting(notes):
         if (check := comment.confirmation_check(run, links)) is not None:
             comments.keep_check(client, check)
     # only what is sure to be better merges by itself, never what waits for a verdict
-    asked = wishes.merge == "auto" and not inconclusive and not run.state.provisional
+    asked = wishes.merge == "auto" and not run.inconclusive and not run.state.provisional
     if asked and run.improved and read is not None:
         with noting(notes):
             pull_requests.merge_pull_request(

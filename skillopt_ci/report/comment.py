@@ -42,20 +42,18 @@ def marker(run: str, part: str = "") -> str:
     return f"<!-- skillopt-ci:v1 key={key} -->"
 
 
-def pinned_comment(
-    run: RunView, links: md.Links, *, inconclusive: str = "", limit: int = md.COMMENT_BYTES
-) -> str:
+def pinned_comment(run: RunView, links: md.Links, *, limit: int = md.COMMENT_BYTES) -> str:
     """The run's standing and a section for every event, in at most ``limit`` bytes."""
-    head = md.join(marker(run.state.run), _standing(run, inconclusive))
+    head = md.join(marker(run.state.run), _standing(run))
     sections = [view_section(run.flight, links, "⏳")] if run.flight else []
     sections += [event_section(run, links, one) for one in reversed(run.history[run.base_events :])]
     return md.compose(head, sections, footer(run, links), limit=limit)
 
 
-def step_comment(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
+def step_comment(run: RunView, links: md.Links) -> str:
     """A separate comment for the newest step; without a step, where training stands."""
     part = "start" if run.newest is None else run.newest.anchor
-    head = md.join(marker(run.state.run, part), _standing(run, inconclusive))
+    head = md.join(marker(run.state.run, part), _standing(run))
     steps = [entry for entry in run.history if entry.kind == "step"]
     sections = [event_section(run, links, entry) for entry in steps[-1:]]
     return md.compose(head, sections, footer(run, links))
@@ -79,7 +77,7 @@ def title(run: RunView) -> str:
     return f"{name}: {words}".replace("@", "").replace("#", "")
 
 
-def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
+def body(run: RunView, links: md.Links) -> str:
     branch = f"skillopt/{run.state.run}"
     learned = "nothing more" if run.base_events else "nothing yet"
     if run.counts["merged"] or lessons(run):
@@ -89,7 +87,7 @@ def body(run: RunView, links: md.Links, *, inconclusive: str = "") -> str:
         f"### What {md.code(run.skill_name)} learned: {learned}",
         _claim(run),
         SIMULATED if run.state.simulated else "",
-        interruption(inconclusive),
+        interruption(run.inconclusive),
         lessons_text(run, links),
         results(run),
         md.details("How to review, guide, merge or stop this", _REVIEW),
@@ -138,7 +136,7 @@ def _gain(run: RunView, *, sure: bool = True) -> str:
     return f"{now} on {plural(measured.n, 'selection task')}"
 
 
-def _standing(run: RunView, inconclusive: str) -> str:
+def _standing(run: RunView) -> str:
     current = run.state.current.measurement
     scores = f"{score(run.first_score)} → {score(current.score)}"
     told = _UNSCORED if run.unscored else f"{scores} on {plural(current.n, 'selection task')}"
@@ -151,7 +149,7 @@ def _standing(run: RunView, inconclusive: str) -> str:
         f"### {md.code(run.skill_name)}: {told}",
         _claim(run),
         listed,
-        interruption(inconclusive),
+        interruption(run.inconclusive),
         SIMULATED if run.state.simulated else "",
     )
 
@@ -332,14 +330,10 @@ class TaskPlace:
 
 
 def step_check(
-    run: RunView,
-    links: md.Links,
-    *,
-    inconclusive: str = "",
-    tasks: Mapping[str, TaskPlace] | None = None,
+    run: RunView, links: md.Links, *, tasks: Mapping[str, TaskPlace] | None = None
 ) -> WantedCheck:
     """The check on the tip: green only for a measured improvement, else neutral."""
-    newest = run.newest
+    newest, inconclusive = run.newest, run.inconclusive
     decision = None if inconclusive or run.unscored or newest is None else newest.record.decision
     told = f"Training starts at {score(run.state.current.measurement.score)}"
     if inconclusive:
@@ -361,7 +355,7 @@ def step_check(
             for task in tasks_of
         ]
     summary = md.join(
-        interruption(inconclusive),
+        interruption(run.inconclusive),
         SIMULATED if run.state.simulated else "",
         results(run),
         "" if newest is None else event_body(newest, links),

@@ -215,6 +215,7 @@ class RunView:
     ``history``. Scores and counts are relative to base, as in a pull request. ``flight`` is the
     candidate that waits for its verdict, with its place in git. ``texts`` are skill texts by their
     SHA-256, ``baseline`` is the initial skill's measurement: on request, as far as history reaches.
+    ``inconclusive`` says why the newest job has no verdict.
     """
 
     state: State
@@ -230,6 +231,7 @@ class RunView:
     flight: EventView | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     baseline: Measurement | None = None
+    inconclusive: str = ""
 
     @property
     def skill_name(self) -> str:

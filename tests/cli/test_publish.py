@@ -37,9 +37,9 @@ class Place:
         tip = self.hub.bare.tip("skillopt/demo") or ""
         return replace(plain_run(steps), commit=tip, **changes)
 
-    def publish(self, run: RunView, inconclusive: str = "", **wishes: Any) -> Published:
+    def publish(self, run: RunView, **wishes: Any) -> Published:
         github, links = GitHub.model_validate(wishes), Links(REPOSITORY)
-        return publish(run, self.scene.client(), github, links, inconclusive=inconclusive)
+        return publish(run, self.scene.client(), github, links)
 
     @property
     def writes(self) -> list[str]:
@@ -101,7 +101,7 @@ def test_comments_are_as_wished(place, comments, count):
 
 
 def test_a_budget_stop_is_inconclusive_everywhere(place):
-    place.publish(place.run(), inconclusive="the budget was reached")
+    place.publish(place.run(inconclusive="the budget was reached"))
     (pull,), check = place.hub.pulls.values(), checks_of(place.hub)[CHECK]
     assert check["conclusion"] == "neutral"
     for text in (pull["body"], place.hub.own_comments()[0], check["output"]["summary"]):
@@ -151,16 +151,16 @@ def test_a_pull_request_that_a_person_locked_or_closed_is_left_alone(place, chan
 
 
 @pytest.mark.parametrize(
-    ("changes", "inconclusive", "wishes", "merged"),
+    ("changes", "wishes", "merged"),
     [
-        ({}, "", {"merge": "auto"}, True),
-        ({}, "", {}, False),
-        ({}, "no budget", {"merge": "auto"}, False),
-        ({"base_events": 4}, "", {"merge": "auto"}, False),
+        ({}, {"merge": "auto"}, True),
+        ({}, {}, False),
+        ({"inconclusive": "no budget"}, {"merge": "auto"}, False),
+        ({"base_events": 4}, {"merge": "auto"}, False),
     ],
 )
-def test_only_a_wished_improvement_merges_by_itself(place, changes, inconclusive, wishes, merged):
-    place.publish(place.run(3, **changes), inconclusive, **wishes)
+def test_only_a_wished_improvement_merges_by_itself(place, changes, wishes, merged):
+    place.publish(place.run(3, **changes), **wishes)
     assert (next(iter(place.hub.pulls.values()))["state"] == "closed") is merged
 
 

@@ -24,14 +24,15 @@ LINKS = Links(REPOSITORY, f"{REPOSITORY}/actions/runs/7")
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(run=runs(), why=st.one_of(st.just(""), TEXTS), limit=st.integers(4_000, 12_000))
 def test_any_record_makes_texts_that_are_inert_and_fit(run, why, limit):
-    texts = [pinned_comment(run, LINKS, inconclusive=why), step_comment(run, LINKS)]
+    stopped = replace(run, inconclusive=why)
+    texts = [pinned_comment(stopped, LINKS), step_comment(run, LINKS)]
     texts += [body(run, LINKS), pinned_comment(run, LINKS, limit=limit)]
     assert texts[0].split("\n", 1)[0] == "<!-- skillopt-ci:v1 key=demo -->"
     assert size(texts[-1]) <= limit
     for text in texts:
         assert size(text) <= 60_000
         assert problems(text) == []
-    assert len(step_check(run, LINKS, inconclusive=why).summary) <= 65_535
+    assert len(step_check(stopped, LINKS).summary) <= 65_535
 
 
 def test_body_and_comment_say_from_where_to_where_and_the_table_stands_once():
@@ -58,7 +59,7 @@ def test_a_hundred_steps_are_told_within_the_limit_the_old_ones_by_their_number(
 
 
 def test_an_interruption_is_no_verdict():
-    text = pinned_comment(plain_run(2), LINKS, inconclusive="the budget was reached")
+    text = pinned_comment(replace(plain_run(2), inconclusive="the budget was reached"), LINKS)
     head = text.split("<details>", 1)[0]
     assert "No verdict this time" in head
     assert "neither a regression nor an improvement" in head
