@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, JsonValue, PlainSerializer, PlainValidator
 
-from skillopt_ci.model.types import Account, Accounts, Usage, summed
+from skillopt_ci.model.types import Account, Accounts, Usage, by_stage, summed
 from skillopt_ci.rollout.types import FAILURE_BELOW, Status
 
 
@@ -32,6 +32,10 @@ def booked(*accounts: Accounts) -> dict[Account, Usage]:
     """All ``accounts`` together, as they are recorded: in the order of roles and stages."""
     rows = (row for one in accounts for row in one.items())
     return {account: as_recorded(usage) for account, usage in summed(rows).items()}
+
+
+def by_stage_as_recorded(accounts: Accounts) -> dict[str, Usage]:
+    return {stage: as_recorded(usage) for stage, usage in by_stage(accounts).items()}
 
 
 def _read_accounts(given: Accounts | Iterable[object]) -> dict[Account, Usage]:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from skillopt_ci.ledger import evidence
-from skillopt_ci.model.types import by_stage
 from skillopt_ci.progress import Note, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.redaction import redacted_values
@@ -20,7 +19,7 @@ from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.training import replies
 from skillopt_ci.training.aggregate import Selected, merge, select
 from skillopt_ci.training.ask import Lost, OptimizerChat
-from skillopt_ci.training.guard import guard_context, without_secrets
+from skillopt_ci.training.guard import GuardContext, guard_context, without_secrets
 from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import (
     StepPlan,
@@ -39,6 +38,11 @@ from skillopt_ci.training.rollout_stage import batch_record, learn, work_on
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Checkout
 from skillopt_ci.training.update import Updated, UpdateMode, take_notes, update, update_mode
+
+_TOO_EASY = (
+    "All training tasks of the first step were solved without training: "
+    "there are no failures to learn from. Harder tasks would show some."
+)
 
 
 async def propose(
@@ -61,11 +65,7 @@ async def propose(
     worked = await work_on(plan.batches, work, run.observer)
     rollouts = [rollout for one in worked for rollout in one.rollouts]
     if plan.step == 1 and rollouts and all(one.succeeded for one in rollouts):
-        text = (
-            "All training tasks of the first step were solved without training: "
-            "there are no failures to learn from. Harder tasks would show some."
-        )
-        run.observer(Note(text, level="warning"))
+        run.observer(Note(_TOO_EASY, level="warning"))
     reflections = [reflection for one in worked for reflection in one.reflections]
     merged = await merge(skill, reflections, mode=mode, gradient=run.config.gradient, chat=chat)
     limit = edit_budget(optimizer, plan.step, last_step_of(run, checkout), plan.extra)
@@ -75,14 +75,15 @@ async def propose(
             skill, merged.edits, mean_of(rollouts), mode=mode, chat=chat
         )
         limit = rate.learning_rate
-    several = run.config.gradient.analysts > 1
-    selected = await select(skill, merged, limit, mode=mode, chat=chat, trust_order=several)
+    selected = await select(
+        skill, merged, limit, mode=mode, chat=chat, trust_order=run.config.gradient.analysts > 1
+    )
     updated = await update(skill, selected.patch.edits, mode=mode, chat=chat)
     threshold = optimizer.skill_aware_consolidate_threshold
     notes = await take_notes(skill, updated.skill, reflections, threshold, chat)
     after = updated.skill if notes is None else with_notes(updated.skill, notes.appendix)
     batches = tuple(map(batch_record, worked))
-    lost = [*(one for batch in worked for one in batch.lost), undecided, updated.lost]
+    lost = (*(one for batch in worked for one in batch.lost), undecided, updated.lost)
     # if no analyst answered, a later step reads them
     read = heard if reflections else ()
     record = evidence.ProposalRecord(
@@ -98,34 +99,21 @@ async def propose(
         selection=selected.how,
         reasoning="\n\n".join(filter(None, (selected.patch.reasoning, updated.reasoning))),
         edits=tuple(_edit_record(one, read) for one in updated.reports),
-        suggestions=tuple(
-            evidence.SuggestionRecord.model_validate(edit, from_attributes=True)
-            for edit in selected.patch.edits
-            if isinstance(edit, replies.Suggestion)
-        ),
+        suggestions=_suggestion_records(selected),
         change_summary=updated.change_summary,
         notes=notes,
         reviewer_notes=tuple(_note_records(read, reflections, selected, updated)),
         outcome=updated.outcome,
         refused=updated.refused,
         screened=tuple(reason for one in reflections for reason in one.refused),
-        unusable=_unusable([one for one in lost if one is not None], len(reflections)),
+        unusable=_unusable(tuple(filter(None, lost)), len(reflections)),
         diff=unified_diff(skill, after),
         skill_before=sha256(skill),
         skill_after=sha256(after),
         config_sha256=run.config_sha256,
-        usage={
-            stage: evidence.as_recorded(used)
-            for stage, used in by_stage(models.meter.accounts()).items()
-        },
+        usage=evidence.by_stage_as_recorded(models.meter.accounts()),
     )
-    if guard.rules.secrets:
-        # what the guard keeps out of the skill must not enter git in the record
-        told = redacted_values(
-            record.model_dump(mode="json"), partial(without_secrets, keys=guard.keys)
-        )
-        record = evidence.ProposalRecord.model_validate(told)
-    return after, record
+    return after, (_redacted(record, guard) if guard.rules.secrets else record)
 
 
 def _rollout_record(rollouts: Sequence[Rollout]) -> evidence.RolloutRecord:
@@ -164,6 +152,14 @@ def _edit_record(made: EditReport, read: Sequence[ReviewerNote]) -> evidence.Edi
     )
 
 
+def _suggestion_records(selected: Selected[Any]) -> tuple[evidence.SuggestionRecord, ...]:
+    return tuple(
+        evidence.SuggestionRecord.model_validate(edit, from_attributes=True)
+        for edit in selected.patch.edits
+        if isinstance(edit, replies.Suggestion)
+    )
+
+
 def _note_records(
     read: Sequence[ReviewerNote],
     reflections: Sequence[replies.Reflection[Any]],
@@ -175,8 +171,9 @@ def _note_records(
         taken = [one.edit for one in updated.reports if one.status.applied]
     elif updated.outcome == "updated" and not updated.refused:
         taken = selected.patch.edits
-    proposed = (edit for one in reflections for edit in one.patch.edits)
-    times_proposed = Counter(note for edit in proposed for note in edit.note_ids)
+    times_proposed = Counter(
+        note for one in reflections for edit in one.patch.edits for note in edit.note_ids
+    )
     times_taken = Counter(note for edit in taken for note in edit.note_ids)
     for note in read:
         yield evidence.ReviewerNoteRecord(
@@ -196,8 +193,14 @@ def _unusable(lost: Sequence[Lost], answered: int) -> evidence.UnusableReplies |
         evidence.UnusableReply(reason=one.error.message, beginning=one.reply.strip()[:300])
         for one in lost
     )
-    asked = len(lost) + answered
-    return evidence.UnusableReplies(asked=asked, replies=replied) if lost else None
+    return evidence.UnusableReplies(asked=len(lost) + answered, replies=replied) if lost else None
+
+
+def _redacted(record: evidence.ProposalRecord, guard: GuardContext) -> evidence.ProposalRecord:
+    # what the guard keeps out of the skill must not enter git in the record
+    redact = partial(without_secrets, keys=guard.keys)
+    told = redacted_values(record.model_dump(mode="json"), redact)
+    return evidence.ProposalRecord.model_validate(told)
 
 
 # The learning rate, where the optimizer chooses it.

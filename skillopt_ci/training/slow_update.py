@@ -16,16 +16,10 @@ from pydantic import Field
 
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.config.config import Gradient
-from skillopt_ci.ledger.evidence import as_recorded
+from skillopt_ci.ledger.evidence import by_stage_as_recorded
 from skillopt_ci.ledger.records import BoundaryRecord, MetaSkillRecord, PairRecord, SlowUpdateRecord
 from skillopt_ci.messages import fenced
-from skillopt_ci.model.types import (
-    ModelRefusal,
-    ModelUnavailable,
-    RequestTooLarge,
-    Usage,
-    by_stage,
-)
+from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, RequestTooLarge, Usage
 from skillopt_ci.progress import Note, Observer, StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.rollout.types import Rollout
@@ -331,8 +325,7 @@ def sampling_seed(run: Run, epoch: int) -> int:
 
 def first_epoch(run: Run, checkout: ScoredCheckout) -> tuple[str, BoundaryRecord]:
     """Only add the region for guidance: the first epoch has nothing to compare with."""
-    optimizer = run.config.optimizer
-    skill, slow = checkout.skill, None
+    optimizer, skill, slow = run.config.optimizer, checkout.skill, None
     if optimizer.use_slow_update:
         slow = SlowUpdateRecord(action="inject_placeholder")
         if region_text(skill, SLOW_UPDATE) is None:
@@ -370,8 +363,8 @@ async def later_epoch(
         meta = meta_record(advice, written["meta_skill"], guard, run.observer)
     if slow is not None and slow.action == "propose":
         skill = with_region(skill, SLOW_UPDATE, slow.content)
-    used = by_stage(models.meter.accounts())
-    return skill, _record(run, checkout, epoch, skill, slow, meta, pairs, used)
+    stages = by_stage_as_recorded(models.meter.accounts())
+    return skill, _record(run, checkout, epoch, skill, slow, meta, pairs, stages)
 
 
 def _record(
@@ -382,7 +375,7 @@ def _record(
     slow: SlowUpdateRecord | None,
     meta: MetaSkillRecord | None,
     pairs: Sequence[Pair] = (),
-    used: Mapping[str, Usage] = {},
+    stages: Mapping[str, Usage] = {},
 ) -> BoundaryRecord:
     return BoundaryRecord(
         epoch=epoch,
@@ -398,5 +391,5 @@ def _record(
         skill_before=checkout.sha256,
         skill_after=sha256(skill),
         config_sha256=run.config_sha256,
-        stages={stage: as_recorded(usage) for stage, usage in used.items()},
+        stages=dict(stages),
     )
