@@ -20,19 +20,7 @@ from skillopt_ci.errors import ComputerFailure, EnvironmentFailure, UsageError
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.messages import fenced
 from skillopt_ci.program import run_program, signal_name, visible_environ
-from skillopt_ci.scorers.base import (
-    GraderBroke,
-    GraderError,
-    Judge,
-    Score,
-    brief,
-    last_words,
-    program_score,
-    quote,
-    reaches,
-    scored,
-    task_data,
-)
+from skillopt_ci.scorers import base
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.util import repaired, user_object
 from skillopt_ci.worker import Side, Worker, WorkerGone
@@ -47,7 +35,7 @@ async def run_command(
     task: Task,
     response: str,
     answer: str,
-) -> Score:
+) -> base.Score:
     program = spec.command[0]
     with scratch_folder("grader") as name:
         work = Path(name)
@@ -61,7 +49,7 @@ async def run_command(
             **{work / "files" / file.name: file.content for file in task.files},
             paths["answer"]: answer,
             paths["response"]: response,
-            paths["task"]: json.dumps(task_data(task), ensure_ascii=False, indent=1),
+            paths["task"]: json.dumps(base.task_data(task), ensure_ascii=False, indent=1),
         }
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,17 +66,17 @@ async def run_command(
                 output_bytes=2 * _TAIL_BYTES,
             )
         except TimeoutError:
-            raise GraderBroke(f"{program} took longer than {spec.timeout:g} s") from None
+            raise base.GraderBroke(f"{program} took longer than {spec.timeout:g} s") from None
         except ComputerFailure as error:
-            raise GraderError(f"{program} cannot be run: {error}") from error
+            raise base.GraderError(f"{program} cannot be run: {error}") from error
     output, errors = done.out.tail(_TAIL_BYTES), done.err.tail(_TAIL_BYTES)
-    said = last_words(errors.strip() or output) or "it said nothing"
+    said = base.last_words(errors.strip() or output) or "it said nothing"
     if done.signal:
-        raise GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
+        raise base.GraderBroke(f"{program} was killed by {signal_name(done.signal)}: {said}")
     if done.exit_code in spec.error_status:
-        raise GraderBroke(f"{program} ended with error status {done.exit_code}: {said}")
+        raise base.GraderBroke(f"{program} ended with error status {done.exit_code}: {said}")
     hard_at = None if spec.score == "exit_status" else spec.hard_at
-    return program_score(program, done.exit_code, (output, errors), answer, hard_at)
+    return base.program_score(program, done.exit_code, (output, errors), answer, hard_at)
 
 
 def check_command(spec: CommandScorer, root: Path, environ: Mapping[str, str]) -> str | None:
@@ -127,9 +115,9 @@ class Functions:
                 with closing(await asyncio.to_thread(self._started, entry, root)) as own:
                     result = await asyncio.wait_for(own.attempt(job), timeout)
         except TimeoutError:
-            raise GraderBroke(f"{entry} took longer than {timeout:g} s") from None
+            raise base.GraderBroke(f"{entry} took longer than {timeout:g} s") from None
         except EnvironmentFailure as failure:
-            raise GraderBroke(f"{entry}: {failure.message}") from failure
+            raise base.GraderBroke(f"{entry}: {failure.message}") from failure
         return result.get("returned")
 
     def worker(self, entry: str, root: Path) -> Worker:
@@ -152,25 +140,26 @@ class Functions:
 
 async def call_function(
     spec: PythonScorer, root: Path, functions: Functions, task: Task, _response: str, answer: str
-) -> Score:
+) -> base.Score:
     returned = await functions.call(
-        spec.entry, (task_data(task), answer), root=root, timeout=spec.timeout
+        spec.entry, (base.task_data(task), answer), root=root, timeout=spec.timeout
     )
     given: dict[str, Any] = returned if isinstance(returned, dict) else {"soft": returned}
     if given.keys() - {"hard", "soft", "reason"} or not given.keys() & {"hard", "soft"}:
-        raise GraderBroke(
-            f"{spec.entry} returned a dict with the keys {brief(', '.join(map(repr, given)), 80)}; "
-            "expected 'soft', 'hard' or both, and perhaps a 'reason'"
+        raise base.GraderBroke(
+            f"{spec.entry} returned a dict with the keys "
+            f"{base.brief(', '.join(map(repr, given)), 80)}; expected 'soft', 'hard' or both, and "
+            "perhaps a 'reason'"
         )
     for value in (given[key] for key in ("soft", "hard") if key in given):
         if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
-            raise GraderBroke(
-                f"{spec.entry} returned {brief(repr(value), 80)}, expected a score from 0 to 1"
+            raise base.GraderBroke(
+                f"{spec.entry} returned {base.brief(repr(value), 80)}, expected a score from 0 to 1"
             )
     soft = float(given["soft" if "soft" in given else "hard"])
-    solved = given["hard"] >= 1 if "hard" in given else reaches(soft, spec.hard_at)
-    reason = brief(str(given.get("reason") or "")) or f"{spec.entry} gave {soft:g}"
-    return scored(solved, reason, answer, soft=soft)
+    solved = given["hard"] >= 1 if "hard" in given else base.reaches(soft, spec.hard_at)
+    reason = base.brief(str(given.get("reason") or "")) or f"{spec.entry} gave {soft:g}"
+    return base.scored(solved, reason, answer, soft=soft)
 
 
 def load_function(entry: str, root: Path) -> Callable[..., object]:
@@ -190,7 +179,7 @@ class _Side(Side):
         try:
             json.dumps(returned, allow_nan=False, default=float)
         except (TypeError, ValueError):
-            shown = brief(repr(returned), 80)
+            shown = base.brief(repr(returned), 80)
             raise UsageError(f"it returned {shown}, expected a score from 0 to 1") from None
         return {"returned": returned}
 
@@ -203,11 +192,11 @@ _PLACEHOLDER = re.compile(r"\{(task|references|rubric|answer)\}")
 
 
 async def ask_judge(
-    spec: RubricScorer, judge: Judge, task: Task, _response: str, answer: str
-) -> Score:
+    spec: RubricScorer, judge: base.Judge, task: Task, _response: str, answer: str
+) -> base.Score:
     """The judge's score; asks once more if the reply has none."""
     if fault := check_rubric_task(spec, task):
-        raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
+        raise base.GraderError(f"task {task.id!r} cannot be graded: {fault}")
     prompt = rubric_prompt(spec, task, answer)
     reply = await judge(prompt)
     try:
@@ -220,8 +209,8 @@ async def ask_judge(
         try:
             soft, reason = parse_score(await judge(again))
         except ValueError as still:
-            raise GraderBroke(f"the judge gave no score twice: {still}") from still
-    return scored(reaches(soft, spec.hard_at), reason, answer, soft=soft)
+            raise base.GraderBroke(f"the judge gave no score twice: {still}") from still
+    return base.scored(base.reaches(soft, spec.hard_at), reason, answer, soft=soft)
 
 
 def rubric_prompt(spec: RubricScorer, task: Task, answer: str) -> str:
@@ -255,17 +244,18 @@ def parse_score(reply: str) -> tuple[float, str]:
     candidates = parsed if isinstance(parsed, list) else [parsed]
     replies = [item for item in candidates if isinstance(item, Mapping) and "score" in item]
     if not replies:
-        raise ValueError(f'{quote(reply)} holds no JSON object with a "score"')
+        raise ValueError(f'{base.quote(reply)} holds no JSON object with a "score"')
     score, numbers = replies[-1]["score"], {*_SCORES.findall(reply)}
     if isinstance(score, str) and not numbers and {*_TEXT_SCORES.findall(reply)} == {score}:
         score = float(score)
     if len(numbers) > 1:  # it may quote one from the answer
-        raise ValueError(f"{quote(reply)} holds several scores")
+        raise ValueError(f"{base.quote(reply)} holds several scores")
     if not _WHOLE_SCORE.search(reply):
-        raise ValueError(f"the score of {quote(reply)} is cut off")
+        raise ValueError(f"the score of {base.quote(reply)} is cut off")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-        raise ValueError(f"the score {quote(repr(score))} is not a number from 0 to 1")
-    return float(score), brief(str(replies[-1].get("reason") or "")) or f"the judge gave {score:g}"
+        raise ValueError(f"the score {base.quote(repr(score))} is not a number from 0 to 1")
+    reason = base.brief(str(replies[-1].get("reason") or ""))
+    return float(score), reason or f"the judge gave {score:g}"
 
 
 def check_rubric_task(spec: RubricScorer, task: Task) -> str | None:

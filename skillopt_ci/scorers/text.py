@@ -9,61 +9,48 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from skillopt_ci.config import scorers as specs
-from skillopt_ci.scorers.base import (
-    INVISIBLE,
-    GraderError,
-    Score,
-    brief,
-    composed,
-    extract,
-    mismatch,
-    needs_references,
-    quote,
-    reaches,
-    scored,
-    sentence,
-)
+from skillopt_ci.scorers import base
 from skillopt_ci.scorers.choice import check_choice_references, grade_choice
 from skillopt_ci.scorers.number import check_number_references, grade_number
 from skillopt_ci.tasks.files import refuse_constant
 from skillopt_ci.tasks.task import Task
 
 
-async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> Score:
+async def grade_answer(spec: specs.AnswerScorer, task: Task, response: str) -> base.Score:
     """Raises GraderError for a task that lacks what its scorer needs."""
     grader = GRADERS[type(spec)]
     if fault := grader.check(spec, task):
-        raise GraderError(f"task {task.id!r} cannot be graded: {fault}")
-    answer = composed(extract(response, spec.answer, spec.tag))
-    golds = tuple(map(composed, task.references))
+        raise base.GraderError(f"task {task.id!r} cannot be graded: {fault}")
+    answer = base.composed(base.extract(response, spec.answer, spec.tag))
+    golds = tuple(map(base.composed, task.references))
     if any("\r\n" in gold for gold in golds):  # from a cell of CSV; answers have \n
         answer = answer.replace("\r\n", "\n")
         golds = tuple(gold.replace("\r\n", "\n") for gold in golds)
     return grader.grade(spec, replace(task, references=golds), answer)
 
 
-_UNSEEN = str.maketrans("", "", INVISIBLE)
+_UNSEEN = str.maketrans("", "", base.INVISIBLE)
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 #: ASCII's, and quotation marks and apostrophes as they are printed.
 _DROP_PUNCTUATION = str.maketrans("", "", f"{string.punctuation}‘’‚‹›“”„«»「」『』")
 
 
-def grade_exact(_spec: specs.ExactScorer, task: Task, answer: str) -> Score:
+def grade_exact(_spec: specs.ExactScorer, task: Task, answer: str) -> base.Score:
     return _graded(answer.strip() in {each.strip() for each in task.references}, task, answer)
 
 
-def grade_normalized(_spec: specs.NormalizedScorer, task: Task, answer: str) -> Score:
+def grade_normalized(_spec: specs.NormalizedScorer, task: Task, answer: str) -> base.Score:
     return _graded(_equal_normalized(task, answer), task, answer)
 
 
-def grade_f1(_spec: specs.F1Scorer, task: Task, answer: str) -> Score:
+def grade_f1(_spec: specs.F1Scorer, task: Task, answer: str) -> base.Score:
     best = max(token_f1(answer, reference) for reference in task.references)
     return _graded(_equal_normalized(task, answer), task, answer, best, "F1")
 
 
-def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> Score:
+def grade_anls(spec: specs.AnlsScorer, task: Task, answer: str) -> base.Score:
     best = max(anls(answer, reference, spec.threshold) for reference in task.references)
-    return _graded(reaches(best, spec.hard_at), task, answer, best, "ANLS")
+    return _graded(base.reaches(best, spec.hard_at), task, answer, best, "ANLS")
 
 
 def normalized(text: str) -> str:
@@ -99,30 +86,30 @@ def _equal_normalized(task: Task, answer: str) -> bool:
 
 def _graded(
     solved: bool, task: Task, answer: str, soft: float | None = None, measure: str = ""
-) -> Score:
+) -> base.Score:
     detail = f"; {measure} {soft:.2f}" if soft is not None else ""
-    reason = "equals a reference" if solved else mismatch(task.references, answer) + detail
-    return scored(solved, reason, answer, soft=soft)
+    reason = "equals a reference" if solved else base.mismatch(task.references, answer) + detail
+    return base.scored(solved, reason, answer, soft=soft)
 
 
-def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> Score:
+def grade_contains(spec: specs.ContainsScorer, task: Task, answer: str) -> base.Score:
     # An empty answer must not pass merely because it lacks forbidden texts.
     if not answer.strip():
-        return scored(False, "the answer is empty", answer)
+        return base.scored(False, "the answer is empty", answer)
     fold = str.casefold if spec.ignore_case else str
     held = fold(answer)
-    wanted = {text: fold(composed(text)) in held for text in spec.contains or task.references}
+    wanted = {text: fold(base.composed(text)) in held for text in spec.contains or task.references}
     unwanted = dict.fromkeys(spec.not_contains)
-    forbidden = [text for text in unwanted if fold(composed(text)) in held]
+    forbidden = [text for text in unwanted if fold(base.composed(text)) in held]
     required = [any(wanted.values())] if wanted and spec.match == "any" else [*wanted.values()]
     kept, faults = sum(required) + len(unwanted) - len(forbidden), []
     if not all(required):
-        missing = [quote(text) for text, there in wanted.items() if not there]
+        missing = [base.quote(text) for text, there in wanted.items() if not there]
         faults.append(f"lacks {(' and ' if spec.match == 'all' else ' or ').join(missing)}")
     if forbidden:
-        faults.append(f"contains the forbidden {' and '.join(map(quote, forbidden))}")
-    reason = sentence(faults) if faults else "contains what it must and nothing forbidden"
-    return scored(not faults, reason, answer, soft=kept / (len(required) + len(unwanted)))
+        faults.append(f"contains the forbidden {' and '.join(map(base.quote, forbidden))}")
+    reason = base.sentence(faults) if faults else "contains what it must and nothing forbidden"
+    return base.scored(not faults, reason, answer, soft=kept / (len(required) + len(unwanted)))
 
 
 def check_contains_task(spec: specs.ContainsScorer, task: Task) -> str | None:
@@ -141,32 +128,34 @@ _MOST_NESTED = 500
 _FLAT = (str, int, float, type(None))
 
 
-def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> Score:
+def grade_regex(spec: specs.RegexScorer, _task: Task, answer: str) -> base.Score:
     import regex  # type: ignore[import-untyped]  # noqa: PLC0415 - few scorers need it
 
     flags = (regex.I if spec.ignore_case else 0) | (regex.M if spec.multiline else 0)
     try:
-        match = regex.search(composed(spec.pattern), answer, flags, timeout=PATTERN_SECONDS)
+        match = regex.search(base.composed(spec.pattern), answer, flags, timeout=PATTERN_SECONDS)
     except TimeoutError:
-        reason = f"{quote(spec.pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
-        return scored(False, reason, answer)
+        reason = f"{base.quote(spec.pattern)} takes more than {PATTERN_SECONDS:g} s on this answer"
+        return base.scored(False, reason, answer)
     if spec.negate and not answer.strip():
-        return scored(False, "the answer is empty", answer)
-    reason = "nothing forbidden occurs" if spec.negate else f"nothing matches {quote(spec.pattern)}"
+        return base.scored(False, "the answer is empty", answer)
+    reason = (
+        "nothing forbidden occurs" if spec.negate else f"nothing matches {base.quote(spec.pattern)}"
+    )
     if match:
-        found = quote(str(match[0]))
+        found = base.quote(str(match[0]))
         reason = f"{found} must not occur" if spec.negate else f"matches {found}"
-    return scored(bool(match) != spec.negate, reason, answer)
+    return base.scored(bool(match) != spec.negate, reason, answer)
 
 
-def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> Score:
+def grade_json(spec: specs.JsonScorer, task: Task, answer: str) -> base.Score:
     try:
         value = _parse(answer)
     except (ValueError, RecursionError) as error:
-        return scored(False, brief(f"{quote(answer)} is not JSON: {error}"), answer)
+        return base.scored(False, base.brief(f"{base.quote(answer)} is not JSON: {error}"), answer)
     if spec.schema_ is not None:
         fault = _schema_fault(spec.schema_, value)
-        return scored(not fault, fault or "satisfies the schema", answer)
+        return base.scored(not fault, fault or "satisfies the schema", answer)
     solved = any(same_json(value, _parse(reference)) for reference in task.references)
     return _graded(solved, task, answer)
 
@@ -180,10 +169,10 @@ def _schema_fault(schema: Any, value: Any) -> str:
         validator = jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
-            raise GraderError(
+            raise base.GraderError(
                 f"the JSON Schema refers to something that is not in it: {error.message}"
             ) from None
-        raise GraderError(f"not a JSON Schema: {error.message}") from error
+        raise base.GraderError(f"not a JSON Schema: {error.message}") from error
     if _depth(value) > _MOST_NESTED:
         return "the answer is nested too deeply"
     try:
@@ -193,7 +182,7 @@ def _schema_fault(schema: Any, value: Any) -> str:
     if broken is None:
         return ""
     path = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in broken.instance_path)
-    return brief(f"${''.join(path)}: {broken.message}")
+    return base.brief(f"${''.join(path)}: {broken.message}")
 
 
 def _depth(value: Any) -> int:
@@ -225,19 +214,19 @@ def check_json_references(spec: specs.JsonScorer, task: Task) -> str | None:
         try:
             _parse(reference)
         except (ValueError, RecursionError) as error:
-            return f"the reference {quote(reference)} is not JSON: {error}"
-    return needs_references(spec, task)
+            return f"the reference {base.quote(reference)} is not JSON: {error}"
+    return base.needs_references(spec, task)
 
 
 def _parse(text: str) -> Any:
-    return json.loads(text.strip(INVISIBLE), parse_constant=refuse_constant)
+    return json.loads(text.strip(base.INVISIBLE), parse_constant=refuse_constant)
 
 
 class AnswerGrader(NamedTuple):
     """``grade`` returns an answer's score; ``check`` says why a task cannot be graded."""
 
-    grade: Callable[[Any, Task, str], Score]
-    check: Callable[[Any, Task], str | None] = needs_references
+    grade: Callable[[Any, Task, str], base.Score]
+    check: Callable[[Any, Task], str | None] = base.needs_references
 
 
 #: The grader for each type of scorer that only looks at the answer.
