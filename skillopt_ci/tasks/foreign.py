@@ -153,7 +153,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
         name = str(own if given is None else given)
         asked, right = item.get(ask), item.get(answer)
         # a list in JSON may be what the model is to write
-        if answer in REFERENCE_KEYS or str(right).lstrip("[ \r\n")[:1] == "'":
+        if answer in REFERENCE_KEYS or re.match(r"\s*[\[{]\s*'", _written(right)):
             right = golds(right)
         answers = [_written(one) for one in _listed(right) if one not in ("", None)]
         if empty := [key for key, value in ((ask, asked), (answer, answers)) if not value]:

@@ -163,15 +163,11 @@ REFERENCE_KEYS = ("references", "reference", "answers", "answer", "ground_truth"
 _OWN_KEYS = ("id", "task_type", "files", "images", "metadata", "scorer", "reference_text")
 _IMAGE, _DOCUMENT_PATH = "image_path", "document_path:"
 _RECOGNISED = {*REFERENCE_KEYS, *_OWN_KEYS, _IMAGE}
-#: Keys that make up a prompt, with their headings: for questions, and for SpreadsheetBench.
-_ASKING = (
-    {"context": "Context", "question": "Question", "choices": "Choices"},
-    {
-        "instruction": "Instruction",
-        "instruction_type": "Instruction type",
-        "answer_position": "Answer position",
-    },
-)
+#: Keys that make up a prompt, which are its headings: for questions, and for SpreadsheetBench.
+_ASKING = {
+    "question": ("context", "question", "choices"),
+    "instruction": ("instruction", "instruction_type", "answer_position"),
+}
 #: Keys in the raw data of SkillOpt's benchmarks for a task's id, and for its type.
 _IDS = ("uid", "questionId")
 _TYPES = ("task_type", "topic", "category", "difficulty", "theorem_type", "instruction_type")
@@ -179,8 +175,10 @@ _TYPES = ("task_type", "topic", "category", "difficulty", "theorem_type", "instr
 _RAW = (*_IDS, _IMAGE, "source_files", "source_docs", "theorem_type", "instruction")
 _CONTEXT_CHARS = 6000
 _DOCUMENT = "[DOC]"
-#: A text in a list: in CSV, Hugging Face's data sets have lists as NumPy's ['a' 'b'].
-_LISTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\s*,?""", re.DOTALL)
+#: In CSV, Hugging Face's data sets have lists as NumPy's ['a' 'b'], in mappings as array(['a']).
+_NUMPY = re.compile(
+    r"""('(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?)(\s+(?=['"]))?|\barray\(|(?:,\s*dtype=\w+)?\)"""
+)
 
 
 def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
@@ -195,17 +193,18 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     if isinstance(asked_of := value.get("question"), str) and _DOCUMENT_PATH in asked_of:
         question, _, path = map(str.strip, asked_of.partition(_DOCUMENT_PATH))  # in DocVQA
         value = {**value, "question": question, _IMAGE: value.get(_IMAGE) or path}
-    asking = {key for key in ("question", "instruction") if isinstance(value.get(key), str)}
-    headings = next((one for one in _ASKING if asking & one.keys()), None)
-    if headings is None or value.keys() & {"prompt", "messages"}:
+    keys = next((keys for key, keys in _ASKING.items() if isinstance(value.get(key), str)), None)
+    if keys is None or value.keys() & {"prompt", "messages"}:
         return value
     choices = labelled(value.get("choices"))
-    asked = {key: str(value.get(key) or "").strip() for key in headings}
-    if "question" in headings:
+    asked = {key: str(value.get(key) or "").strip() for key in keys}
+    if "question" in keys:
         asked["context"] = _clipped(asked["context"])
         asked["choices"] = "\n".join(f"{label}. {text}" for label, text in choices.items())
     entry = {key: value[key] for key in _OWN_KEYS if key in value}
-    entry["prompt"] = "\n\n".join(f"## {headings[key]}\n{one}" for key, one in asked.items() if one)
+    entry["prompt"] = "\n\n".join(
+        f"## {key.replace('_', ' ').capitalize()}\n{one}" for key, one in asked.items() if one
+    )
     if (raw_id := next((value[key] for key in _IDS if key in value), None)) is not None:
         entry = {"id": raw_id, **entry}
     if not value.keys().isdisjoint(_RAW):
@@ -214,7 +213,7 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     if value.get(_IMAGE) and isinstance(value[_IMAGE], str):
         entry.setdefault("images", [value[_IMAGE]])
     if isinstance(metadata := entry.get("metadata", {}), Mapping):
-        rest = {key: value[key] for key in value if key not in {*headings, *_RECOGNISED}}
+        rest = {key: value[key] for key in value if key not in {*keys, *_RECOGNISED}}
         entry["metadata"] = {**rest, **({"choices": choices} if choices else {}), **metadata}
     return entry
 
@@ -235,17 +234,27 @@ def golds(value: object) -> object:
     if isinstance(value, list):
         found = [golds(one) if isinstance(one, Mapping) else one for one in value]
         return [one for gold in found for one in (gold if isinstance(gold, list) else [gold])]
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        for read, text in ((json.loads, value), (ast.literal_eval, _LISTED.sub(r"\1,", value))):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                listed = read(text.strip())
-                if listed and isinstance(listed, list) and all(isinstance(x, str) for x in listed):
-                    return listed
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{'")):  # JSON may be the answer
+        found = _from_cell(value)
+        found = golds(found) if isinstance(found, dict) else found
+        if isinstance(found, list) and all(isinstance(one, str) for one in found):
+            return found
     return value
 
 
+def _from_cell(text: str) -> object:
+    """The list or mapping that a cell of CSV shows, or None."""
+    if not (shown := text.strip()).startswith(("[", "{")):
+        return None
+    plain = _NUMPY.sub(lambda found: (found[1] or "") + ("," if found[2] else ""), shown)
+    for read, source in ((json.loads, shown), (ast.literal_eval, plain)):
+        with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            return read(source) or None
+    return None
+
+
 def labelled(choices: object) -> dict[str, str]:
-    choices = golds(choices) if isinstance(choices, str) else choices  # in CSV, a list as text
+    choices = _from_cell(choices) if isinstance(choices, str) else choices
     if isinstance(choices, Mapping):
         if isinstance(texts := choices.get("text"), list):  # as in ARC
             choices = dict(zip(choices.get("label") or string.ascii_uppercase, texts, strict=False))

@@ -136,6 +136,12 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
     [
         ({"answer": -6.50}, "number", "-6.5"),
         ({"answer": ["-$1,500", "1,234.50", "-5%", "1 1/2", "2.50 €", "1.5 %"]}, "number", "-5%"),
+        (
+            {"answers": "{'text': array(['1', '2'], dtype=object), 'start': array([0, 3])}"},
+            *("normalized", "s': ['1', '2']"),
+        ),
+        ({"answer": "{'text': '1'}"}, "normalized", "{'text': '1'}"),
+        ({"answer": "[{[1]}]"}, "normalized", "[{[1]}]"),
         ({"answer": "1234,789.23"}, "normalized", "1234,789.23"),
         ({"answer": "025"}, "number", "025"),
         ({"expected": {"name": "Ava", "age": 3}}, "json", '{"name": "Ava", "age": 3}'),
@@ -162,6 +168,7 @@ def test_the_scorer_fits_the_answers(cli, tmp_path, row, kind, references):
     assert references in str(next(iter(tasks(tmp_path).values())))
 
 
+UP_DOWN, A_B = (f"array({one}, dtype=object)" for one in (["up", "down"], ["A", "B"]))
 ONE_OF_TWO = "x\n\nA. up\nB. down"
 UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
 
@@ -175,9 +182,10 @@ UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
         ({"input": ONE_OF_TWO, "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"question": "x", "choices": "['up'\n 'down']", "answer": "1"}, (), "B"),
         ({"question": "x", "options": ["up", "down"], "answer": 1}, (), "B"),
+        ({"question": "x", "options": "{'A': 'up', 'B': 'down'}", "answer": "down"}, (), "down"),
         ({"question": "x", "choices": ["up", "down"], "answer": "2"}, (), "2"),
         (
-            {"question": "x", "choices": {"text": ["up", "down"], "label": ["A", "B"]}, "key": "B"}
+            {"question": "x", "choices": f"{{'text': {UP_DOWN}, 'label': {A_B}}}", "key": "B"}
             | {"context": "Read it.", "answer": "no"},
             ("--reference", "key"),
             "B",

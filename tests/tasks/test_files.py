@@ -34,11 +34,6 @@ def test_read_source_drops_the_byte_order_mark(tmp_path):
         read_source(tmp_path / "t")
 
 
-def test_read_source_names_a_missing_file(tmp_path):
-    with pytest.raises(TaskFileError, match=r"nope: cannot be read: No such file"):
-        read_source(tmp_path / "nope")
-
-
 @given(st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=5))
 def test_json_records_know_their_lines(values):
     text = json.dumps(values, indent=1)

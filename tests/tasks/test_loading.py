@@ -124,12 +124,6 @@ def test_incomplete_split_dir_is_refused(tmp_path, write, files, message):
         load_splits(SplitDir(split_dir="splits"), tmp_path)
 
 
-def test_unknown_suffix_is_refused(tmp_path, write):
-    write("t.txt", "")
-    with pytest.raises(TaskFileError, match=r"t.txt: expected a file ending in .csv"):
-        load_splits(RatioSplit(path="t.txt"), tmp_path)
-
-
 WEIGHTS = st.lists(st.integers(1, 50), min_size=3, max_size=3)
 
 

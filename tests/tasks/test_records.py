@@ -148,10 +148,6 @@ def test_listed_files_are_read_from_the_folder(tmp_path, write):
     assert task_files(["./sub//a.txt"], tmp_path) == (TaskFile("sub/a.txt", "ä"),)
 
 
-def test_mapped_files_bring_their_text(tmp_path):
-    assert task_files({"a/b": "text"}, tmp_path) == (TaskFile("a/b", "text"),)
-
-
 @pytest.mark.parametrize("name", ["../a", "/etc/passwd", "a/../../b", "", ".", "a\\b", "a\nb"])
 def test_name_that_could_leave_the_folder_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="relative path"):
@@ -168,7 +164,7 @@ def test_link_out_of_the_folder_is_refused(tmp_path, write):
 
 @pytest.mark.parametrize("read", [task_files, task_images])
 def test_missing_file_is_refused(tmp_path, read):
-    with pytest.raises(TaskFileError, match="cannot be read"):
+    with pytest.raises(TaskFileError, match=r"nope.png: cannot be read: No such file"):
         read(["nope.png"], tmp_path)
 
 
@@ -275,16 +271,6 @@ def test_another_picture_makes_another_task(tmp_path):
     assert len({content_key(task) for task in (before, after, bare)}) == 3
 
 
-def test_search_qa_item_becomes_prompt_and_references():
-    item = {"id": 1, "question": "Who?", "context": "[DOC] text", "answers": ["a", "b"], "k": "v"}
-    assert from_skillopt(item) == {
-        "id": 1,
-        "prompt": "## Context\n[DOC] text\n\n## Question\nWho?",
-        "references": ["a", "b"],
-        "metadata": {"k": "v"},
-    }
-
-
 @pytest.mark.parametrize("key", ["references", "reference", "answers", "answer"])
 def test_references_have_many_names(key):
     assert from_skillopt({"question": "q", key: "x"})["references"] == "x"
@@ -310,10 +296,12 @@ def test_document_that_ends_exactly_at_the_limit_is_kept():
     [["x", "y"], {"A": "x", "B": "y"}, [{"label": "A", "text": "x"}, {"label": "B", "text": "y"}]],
 )
 def test_choices_are_shown_and_kept_for_the_scorer(choices):
-    item = {"question": "q", "choices": choices, "correct_choice": {"label": "B", "text": "y"}}
+    right = {"label": "B", "text": "y"}
+    item = {"question": "q", "choices": choices, "correct_choice": right, "k": "v"}
     entry = from_skillopt(item)
     assert entry["prompt"] == "## Question\nq\n\n## Choices\nA. x\nB. y"
-    assert (entry["references"], entry["metadata"]) == ("B", {"choices": {"A": "x", "B": "y"}})
+    kept = {"k": "v", "choices": {"A": "x", "B": "y"}}
+    assert (entry["references"], entry["metadata"]) == ("B", kept)
 
 
 def item_task(**value: object) -> Task:
