@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from string import ascii_uppercase
+from string import ascii_uppercase, digits
 from typing import Any
 
 import yaml
@@ -26,6 +26,8 @@ _ANSWERS = (
     *("target", "label", "output", "ground_truth", "answerkey", "correct_answer"),
 )
 _PASSAGES = ("context", "passage", "article", "input")
+#: A column with one choice ends with its label: B, choice_B, "Option 2", answerC, opb.
+_CHOICE = re.compile(r"[A-Z]|(?i:(?:choice|option|ending)[ _]?[a-j\d]|(?:answer|op)[ _]?[a-j])")
 #: Numbers that need more than `normalized`: -6, $1,234.50, 1.5 %, 1 1/2, AIME's 025.
 _WOULD_CHANGE = re.compile(
     r"(?=.*[-+./]|0\d\d?\Z)[-+]?(?:[$€£]\s?)?"
@@ -145,7 +147,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             f"{file}: no column is known to hold the {lacks}",
             hint=f"Name it with {option}. The columns are {', '.join(columns)}.",
         )
-    from_0 = _from_0([item for _, _, item in rows], answer)
+    first = _first_position([item for _, _, item in rows], answer)
     passage = next((known[key] for key in _PASSAGES if key in known), "")
     for number, record, item in rows:
         ask = next((key for key in asks if item.get(key)), asks[0])
@@ -160,7 +162,7 @@ def _rows(file: Path, prompt: str, reference: str, found: Foreign) -> None:
             found.lost.append(f"{name}: the column {empty[0]} is empty")
             continue
         rest = {key: value for key, value in item.items() if key not in ("", "id", ask, answer)}
-        kind, references = _right(rest, answers, from_0=from_0)
+        kind, references = _right(rest, answers, first)
         kind = "json" if kind == "normalized" and isinstance(right, dict) else kind
         text = _written((isinstance(asked, str) and rest.pop(passage, "")) or "").strip()
         # an instruction may have the words of its input by chance
@@ -187,31 +189,30 @@ def _question(asked: Any, choices: dict[str, str], name: str, found: Foreign) ->
             found.lost.append(f"{name}: that its last message is the {turns[-1]['role']}'s")
             turns[-1]["role"] = "user"
         return {"messages": turns}
-    if isinstance(asked, str):
-        complete = all(
-            re.search(rf"{re.escape(label)}\W{{1,4}}{re.escape(text)}", asked)
-            for label, text in choices.items()
-        )
-        listed = "\n".join(f"{label}. {text}" for label, text in choices.items())
-        return {"prompt": asked if complete else f"{asked}\n\n{listed}"}
-    return {"prompt": asked}
+    complete = not isinstance(asked, str) or all(
+        re.search(rf"{re.escape(label)}\W{{1,4}}{re.escape(text)}", asked)
+        for label, text in choices.items()
+    )
+    listed = "\n".join(f"{label}. {text}" for label, text in choices.items())
+    return {"prompt": asked if complete else f"{asked}\n\n{listed}"}
 
 
-def _right(rest: Entry, answers: list[str], *, from_0: bool) -> tuple[str, list[str]]:
+def _right(rest: Entry, answers: list[str], first: int | None) -> tuple[str, list[str]]:
     """The scorer's type and the references of a row, of which ``rest`` keeps more.
 
-    ``answers`` that are numbers name choices, the first of which is 0 if ``from_0``.
+    ``answers`` that are numbers name choices, counted from ``first``, unless that is None.
     """
     results = [_WORKED_OUT.search(one) for one in answers]
     if all(results):
         rest["solution"] = answers[0]
         answers = [one[1] for one in results if one]
     offered = _offered(rest)
-    numbered = {str(number): label for number, label in enumerate(offered)} if from_0 else {}
-    named = [numbered.get(one, one) for one in answers]
+    places = {} if first is None else {str(n): label for n, label in enumerate(offered, first)}
+    named = [places.get(one, one) for one in answers]
     if offered and (rest.get("choices") is not None or {*named} <= {*offered, *offered.values()}):
         for key, one in [*rest.items()]:
-            if str(one) == offered.get(key) or labelled(one) == offered:
+            column = _CHOICE.fullmatch(key) and str(one) == offered.get(key[-1].upper())
+            if column or labelled(one) == offered:
                 del rest[key]
         rest["choices"] = offered
         return "choice", named
@@ -225,20 +226,27 @@ def _offered(row: Entry) -> dict[str, str]:
     """A row's choices by label, in `choices`, in columns A, B, C … or in `options`."""
     if row.get("choices") is not None:
         return labelled(row["choices"])
-    columns = takewhile(lambda one: row.get(one) not in (None, ""), ascii_uppercase)
-    shown = {column: str(row[column]) for column in columns}
-    shown = shown if len(shown) > 1 else labelled(row.get("options"))
+    columns = {key[-1].upper(): row[key] for key in row if _CHOICE.fullmatch(key)}
+    for labels in (ascii_uppercase, digits, digits[1:]):
+        found = [*takewhile(lambda one: columns.get(one) not in (None, ""), labels)]
+        if len(found) > 1:
+            return {label: str(columns[label]) for label in found}
+    shown = labelled(row.get("options") or row.get("endings"))
     return shown if any(shown.values()) else {}
 
 
-def _from_0(rows: Sequence[Entry], answer: str) -> bool:
-    """Whether the answers are positions of choices from 0 on: only all rows together can tell."""
+def _first_position(rows: Sequence[Entry], answer: str) -> int | None:
+    """From where answers that are positions of choices count: only all rows together can tell."""
     answers = ((str(one), _offered(row)) for row in rows for one in _listed(row.get(answer)))
     # some may be letters, and -1 hides an answer
     chosen = [(one, offered) for one, offered in answers if offered and one not in ("", "-1")]
     outside = any(one not in {*offered, *offered.values()} for one, offered in chosen)
-    positions = (one in {*offered, *map(str, range(len(offered)))} for one, offered in chosen)
-    return outside and all(positions) and any(one == "0" for one, _ in chosen)
+    # a 0 is only in a count from 0, the number of choices only in one from 1
+    first = 0 if any(one == "0" for one, _ in chosen) else 1
+    proven = first == 0 or any(one == str(len(offered)) for one, offered in chosen)
+    places = ((one, range(first, first + len(offered)), offered) for one, offered in chosen)
+    known = all(one in {*offered, *map(str, numbers)} for one, numbers, offered in places)
+    return first if outside and proven and known else None
 
 
 def _listed(value: Any) -> list[Any]:

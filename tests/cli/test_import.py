@@ -142,6 +142,7 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ),
         ({"answer": "{'text': '1'}"}, "normalized", "{'text': '1'}"),
         ({"answer": "[{[1]}]"}, "normalized", "[{[1]}]"),
+        ({"answer": 2, "A": 3, "answer2": "x", "sol1": 1, "sol2": 4}, "normalized", "2"),
         ({"answer": "1234,789.23"}, "normalized", "1234,789.23"),
         ({"answer": "025"}, "number", "025"),
         ({"expected": {"name": "Ava", "age": 3}}, "json", '{"name": "Ava", "age": 3}'),
@@ -179,6 +180,10 @@ UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
         ({"question": "x", "A": "up", "B": "down", "answerKey": "B"}, (), "B"),
         ({"prompt": "x", "A": "up", "B": "down", "C": None, "answer": "down"}, (), "down"),
         ({"input": "x", "choices": ["up", "down"], "target": "B"}, (), "B"),
+        ({"question": "x", "opb": "down", "opa": "up", "answer": "B"}, (), "B"),
+        ({"question": "x", "Choice A": "up", "Choice B": "down", "answer": 1}, (), "B"),
+        ({"input": "x", "answerA": "up", "answerB": "down", "Z": "z", "label": "B"}, (), "B"),
+        ({"prompt": "x", "endings": ["up", "down"], "answer": "1"}, (), "B"),
         ({"input": ONE_OF_TWO, "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"question": "x", "choices": "['up'\n 'down']", "answer": "1"}, (), "B"),
         ({"question": "x", "options": ["up", "down"], "answer": 1}, (), "B"),
@@ -209,11 +214,16 @@ def test_choices_are_shown_and_numbered_answers_name_one(cli, tmp_path, row, opt
 
 
 @pytest.mark.parametrize(
-    ("answers", "third"),
-    [((0, 1, 2), "C"), ((1, 2, 3), "3"), ((0, "B", 2), "C"), ((0, -1, 2), "C")],
+    ("choices", "answers", "third"),
+    [
+        *(([1, 2, 3], (0, 1, 2), "C"), ([1, 2, 3], (1, 2, 3), "3")),
+        *(([1, 2, 3], (0, "B", 2), "C"), ([1, 2, 3], (0, -1, 2), "C")),
+        *((["x", "y"], (1, 1, 2), "B"), (["x", "y"], (1, "A", 2), "B")),
+        (["x", "y", "z"], (1, 2, 2), "2"),
+    ],
 )
-def test_positions_from_0_are_told_from_texts_by_all_rows(cli, tmp_path, answers, third):
-    row = {"question": "How many?", "choices": [1, 2, 3]}
+def test_where_positions_count_from_is_told_by_all_rows(cli, tmp_path, choices, answers, third):
+    row = {"question": "How many?", "choices": choices}
     write(tmp_path, {"a.json": [{**row, "input": n, "answer": answers[n % 3]} for n in range(6)]})
     cli(tmp_path, "import", "a.json")
     found = tasks(tmp_path)
