@@ -78,7 +78,11 @@ def read_records(file: Path) -> Iterator[TaskRecord | TaskProblem]:
     Raises :class:`TaskFileError` for other kinds of files.
     """
     if (reader := READERS.get(file.suffix.lower())) is None:
-        raise TaskFileError(f"expected a file ending in {', '.join(READERS)}", file=file)
+        raise TaskFileError(
+            f"expected a file ending in {', '.join(READERS)}",
+            file=file,
+            hint="pandas converts Parquet: `to_json('tasks.jsonl', orient='records', lines=True)`.",
+        )
     text = read_source(file)
     try:
         for found in (_jsonl_records if _JSON_LINES.match(text) else reader)(text, file):

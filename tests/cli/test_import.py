@@ -299,6 +299,7 @@ NINE = "".join(f"Say {n}.,y\n" for n in range(9))
         ("a.json", [{"prompt": "x"}], "hold the answer or tests\nName it with --ref"),
         ("a.json", "{", "a.json:1: invalid JSON"),
         ("a.yaml", "run: x\n", "expected a list of tasks"),
+        ("a.parquet", "PAR1", ".yml\npandas converts Parquet: `to_json("),
         ("p.yaml", "prompts: [a]\ntests: []\n", "environment: {type: promptfoo, file: p.yaml}"),
         ("a.csv", "prompt,expected\nx,y\n", "is left for selection and test; it takes 3."),
         ("a.csv", f'prompt,expected\n{NINE}"p" q,y\n', "a.csv:11: invalid CSV"),
