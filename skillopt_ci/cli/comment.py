@@ -170,10 +170,8 @@ def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace
         return found
     with suppress(SkilloptError):
         for task in load_splits(loaded.config.tasks, loaded.root).all:
-            if task.file is None or task.line is None:
-                continue
-            file = task.file.resolve()
-            if file.is_relative_to(root):
+            file = task.file and task.file.resolve()
+            if file and task.line and file.is_relative_to(root):
                 found[task.id] = comment.TaskPlace(file.relative_to(root).as_posix(), task.line)
     return found
 

@@ -95,17 +95,12 @@ _HINTS = {
 
 
 @contextmanager
-def asking(what: str, permission: str = "", *, ignored: int = 0) -> Iterator[None]:
-    """Turn PyGithub's exceptions into this module's; ``what`` completes "GitHub would not …".
-
-    A refusal with the status ``ignored`` ends the block only.
-    """
+def asking(what: str, permission: str = "") -> Iterator[None]:
+    """Turn PyGithub's exceptions into this module's; ``what`` completes "GitHub would not …"."""
     try:
         yield
     except GithubException as error:
-        told = _translate(error, what, permission)
-        if not isinstance(told, Refused) or told.status != ignored:
-            raise told from error
+        raise _translate(error, what, permission) from error
     except RequestException as error:
         kind = type(error).__name__
         raise AnswerLost(
@@ -298,9 +293,13 @@ class Client:
     @cached_property
     def login(self) -> str:
         what = "say whose token this is"
-        with asking(what, ignored=HTTPStatus.FORBIDDEN):  # a job's own token may not ask this way
-            return self.hub.get_user().login
-        with suppress(Refused):  # type: ignore[unreachable] # mypy knows no such generators
+        try:
+            with asking(what):
+                return self.hub.get_user().login
+        except Refused as refused:
+            if refused.status != HTTPStatus.FORBIDDEN:  # a job's own token may not ask this way
+                raise
+        with suppress(Refused):
             return str(self.query(what, "query { viewer { login } }")["viewer"]["login"])
         return ACTIONS
 

@@ -168,9 +168,7 @@ def keep_check(client: Client, wanted: WantedCheck) -> None:
             run.edit(**_fields(client, wanted, missing))
 
 
-def _fields(
-    client: Client, wanted: WantedCheck, notes: tuple[Annotation, ...] = ()
-) -> dict[str, Any]:
+def _fields(client: Client, wanted: WantedCheck, notes: tuple[Annotation, ...]) -> dict[str, Any]:
     output: dict[str, object] = {
         "title": collapsed(client.redact(wanted.title))[:255],  # GitHub takes no more
         "summary": client.redact(wanted.summary),

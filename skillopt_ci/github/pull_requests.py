@@ -3,6 +3,7 @@
 from base64 import b64decode
 from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
 
 from github.GithubObject import NotSet
 from github.PullRequest import PullRequest
@@ -136,18 +137,23 @@ def merge_pull_request(
 
 def changed_paths(client: Client, number: int, head: str) -> frozenset[str] | None:
     """Changed paths, old names too; None if unclear: too many, ``head`` replaced or shared."""
-    with asking(f"list the files of #{number}", _READ, ignored=422):  # the diff takes too long
-        pull = client.repo.get_pull(number).complete()
-        files = list(pull.get_files())
-        if len(files) < pull.changed_files or client.repo.get_pull(number).head.sha != head:
-            return None
-        # the check on a commit counts for every pull request of it, and forks may open several
-        opened = client.repo.get_pulls() if is_from_fork(pull) else ()
-        if any(one.head.sha == head and one.number != number for one in opened):
-            return None
-        names = [name for file in files for name in (file.filename, file.previous_filename)]
-        return frozenset(name for name in names if name)
-    return None  # type: ignore[unreachable] # mypy knows no generators that end a block
+    try:
+        with asking(f"list the files of #{number}", _READ):
+            pull = client.repo.get_pull(number).complete()
+            files = list(pull.get_files())
+            if len(files) < pull.changed_files or client.repo.get_pull(number).head.sha != head:
+                return None
+            # the check on a commit counts for every pull request of it, and forks may open several
+            opened = client.repo.get_pulls() if is_from_fork(pull) else ()
+            if any(one.head.sha == head and one.number != number for one in opened):
+                return None
+            return frozenset(
+                name for file in files for name in (file.filename, file.previous_filename) if name
+            )
+    except Refused as refused:
+        if refused.status != HTTPStatus.UNPROCESSABLE_ENTITY:  # the diff takes too long
+            raise
+    return None
 
 
 def merge_base(client: Client, base: str, head: str) -> str | None:
