@@ -24,11 +24,10 @@ from skillopt_ci.errors import (
     SkilloptError,
     UsageError,
 )
-from skillopt_ci.github.client import Client, noting
+from skillopt_ci.github.client import Client, Refused, noting
 from skillopt_ci.github.comments import keep_check, keep_comment
 from skillopt_ci.github.pull_requests import file_at, merge_base
 from skillopt_ci.github.types import NOT_EVALUATED, NOTHING_TO_DO, WantedCheck
-from skillopt_ci.ledger.ledger import resolve
 from skillopt_ci.liveness import scratch_folder
 from skillopt_ci.report.evaluation import (
     UNCHANGED,
@@ -114,7 +113,10 @@ def _merged(client: Client, run: Run, base: str, before: str, head: str) -> tupl
     ``before`` is the skill of the commit ``base``. The second text says why there is no skill.
     """
     after, missing = _skill_of(client, run.skill_path, head)
-    left = None if missing or after == before else merge_base(client, base, head)
+    try:
+        left = None if missing or after == before else merge_base(client, base, head)
+    except Refused as refused:  # its diff takes too long, which another commit may change
+        return "", f"Update the branch: {refused.message}"
     if left is None:
         return after, missing
     then, _ = _skill_of(client, run.skill_path, left)
@@ -151,9 +153,9 @@ def _compare(run: Run, client: Client, running: WantedCheck) -> tuple[Evaluation
         confidence=wishes.confidence,
         simulated=run.simulated,
     )
-    base = resolve(run.ledger, "HEAD")
-    before = None if base is None else run.ledger.read(base, run.skill_path)
-    if base is None or before is None:
+    base = run.ledger.git.run("rev-parse", "HEAD").text
+    before = run.ledger.read(base, run.skill_path)
+    if before is None:
         alone = replace(view, why=f"base has no {run.skill_path} to compare with")
         return alone, Outputs(), ExitCode.DONE
     after, missing = _merged(client, run, base, before, running.head_sha)

@@ -113,7 +113,7 @@ def test_what_base_has_learned_since_counts_as_in_a_merge(desk, tmp_path, monkey
     base("# All items\n\nFirst.\n")
     desk.hub.fail("GET /compare/{basehead}", 422)  # what base has by now is not there twice
     assert "skill is the same as at base" in desk.evaluate(apart).report
-    desk.hub.faults.clear()
+    assert "Update the branch: GitHub would not compare" in desk.evaluate(same).report
     dying = f'case "$*" in *merge-file*) kill -KILL $$;; esac; exec {shutil.which("git")} "$@"'
     write_program(tmp_path / "git", dying)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
