@@ -169,9 +169,9 @@ def _read_skill(skill: str) -> Solver:
 
 def _result(sample: EvalSample, scored_on_error: bool) -> dict[str, Any]:
     if sample.error is not None and not (scored_on_error and sample.scores):
-        failure = f"Inspect ended the sample: {sample.error.message}"
         # Inspect scores what a limit ended, but not what failed.
-        return {"failure": failure, "scoring": sample.limit is not None}
+        what = "the scorer failed after a limit" if sample.limit else "Inspect ended the sample"
+        return {"failure": f"{what}: {sample.error.message}", "scoring": bool(sample.limit)}
     scores = {
         name: {
             "value": _value(score.value, value_to_float()),

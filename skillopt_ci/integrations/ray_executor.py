@@ -220,18 +220,18 @@ class ClusterExecutor:
 # The worker's side: makes attempts on a machine of the cluster with that machine's environment.
 
 
+@dataclass(frozen=True)
 class Worker:
     """A process that makes attempts; after a restart by Ray it has the same ``name``."""
 
-    def __init__(self, name: str = "") -> None:
-        self._name = name
+    name: str = ""
 
     async def ready(self) -> None: ...
 
     async def make(self, parcel: Parcel) -> Handover:
         redact = Redactor(named_secrets(os.environ))
         order = f"{parcel.order.stage}\0{parcel.order.task.id}\0{parcel.order.attempt}"
-        content = f"{self._name}\0{parcel.config}\0{parcel.root}\0{order}"
+        content = f"{self.name}\0{parcel.config}\0{parcel.root}\0{order}"
         try:
             folder = _folder(hashlib.sha256(content.encode()).hexdigest())
             try:

@@ -145,7 +145,7 @@ def test_the_work_that_a_limit_ended_is_graded_if_the_task_can(opened, args, lim
 def test_a_scorer_that_fails_after_a_limit_is_not_the_models_failure(opened):
     found = opened(options("sums.py@endless"))
     lost = reply("", tool_calls=(ToolCall("c1", "lost", "{}"),))
-    with pytest.raises(EnvironmentFailure, match="FileNotFound"):  # it finds no note
+    with pytest.raises(EnvironmentFailure, match="after a limit: FileNotFound"):  # it finds no note
         attempt_now(found, found.tasks("train")[0], lambda _: lost, limits={"steps": 2})
 
 
