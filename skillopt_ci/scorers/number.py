@@ -32,7 +32,7 @@ _NUMBER = re.compile(
     (?P<scale>(?:[ ~-]*(?i:hundred|thousand|million|billion|trillion|bn|lakh|crore|mio|mln|millionen
             |millone|milioni|mrd|milliarden?|milliard|miliardi)s?\b)+
         | (?(currency)(?:\s?[kKMBT]|m)|[kMBT])\b
-        | \s?(?:[百千백천]?[万萬만亿億억]|[千천](?!字节|[米克瓦卡焦帕赫伏安]))  # but 千米 is km
+        | [ ]?(?:[百千백천]?[万萬만亿億억]|[千천](?!字节|[米克瓦卡焦帕赫伏安]))  # but 千米 is km
     )?
     (?P<percent>\s?(?:\\?[%％]|per\s?cent\b))?
     """,
@@ -70,10 +70,14 @@ _NO_NUMBER = re.compile(
 
 
 class Number(NamedTuple):
-    """A number as written: 12 % has the value 12 and is ``percent``; NaN if it is unclear."""
+    """A number as written: 12 % has the value 12 and is ``percent``; NaN if it is unclear.
+
+    2 million has the value 2e6, and 2 is ``bare``.
+    """
 
     value: float
-    percent: bool = False
+    bare: float
+    percent: bool
 
 
 def find_numbers(text: str) -> list[Number]:
@@ -100,14 +104,15 @@ def find_numbers(text: str) -> list[Number]:
         value = float(f"{digits}e{_MINUS.sub('-', exponent)}") if clear else math.nan
         divisor = float(match["denominator"] or 1)
         value = float(match["whole"] or 0) + (value / divisor if divisor else math.inf)
-        for word in re.findall(r"[a-z]+|[^\s~a-z-]", (match["scale"] or "").lower()):
-            value *= _SCALES[word.removesuffix("s")]
         if _MINUS.sub("-", match["sign"] + match["inner_sign"]).count("-") == 1:
             value = -value
+        bare = value
+        for word in re.findall(r"[a-z]+|[^\s~a-z-]", (match["scale"] or "").lower()):
+            value *= _SCALES[word.removesuffix("s")]
         if match.start("digits") == myriads_end:  # 1万5000
-            value = math.copysign(value, numbers[-1].value) + numbers.pop().value
+            bare = value = math.copysign(value, numbers[-1].value) + numbers.pop().value
         if not math.isinf(value):
-            numbers.append(Number(value, bool(match["percent"])))
+            numbers.append(Number(value, bare, bool(match["percent"])))
             myriads_end = match.end() if (match["scale"] or " ")[-1] in "万萬만亿億억" else -1
     return numbers
 
@@ -132,8 +137,9 @@ def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
 
 
 def _close(spec: specs.NumberScorer, got: Number, expected: Number) -> bool:
-    # 12 % may equal 0.12 or 12: people answer questions about percentages both ways.
-    scaled = got.value
+    # 12 % may equal 0.12 or 12: people answer questions about percentages both ways. 2 million may
+    # equal 2, since the question may ask for millions; and 5만 is also "only 5".
+    scaled = got.bare if expected.value == expected.bare else got.value
     if got.percent != expected.percent:
         scaled = got.value / 100 if got.percent else got.value * 100
     return any(
