@@ -21,7 +21,7 @@ _DECLARED = re.compile(
             |(?:故|因此|所以)\W?选|정답은?|\b(?:antwort|ответ|réponse|respuesta|risposta|resposta)
                 (?:[ ]corr?e(?:ct|tt?)[ae])?(?:[ ](?:ist|est|es|è|é)(?:[ ]la\b)?|\s?[:—])
         ))[:：*]*+(?=\W*+(?!a[ ]\w)\w(?:\b|です|입니다)  # the label: a letter or digit, no article
-            (?!.*(?:\b\w\b|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))  # no second one, even between 汉字
+            (?!.*(?:\b\w(?:\b|입니다)|(?<![a-zÀ-ɏ])[a-z](?![a-zÀ-ɏ]))))  # nor two, as in 汉字
     )[*_ \t]*
     (?:\n[\s$\\[]*+(?=\W*+\w(?!.*(?-i:\b[A-Z]\b)).*+[\s$\\\]]*+\Z))?  # the last line, one label
     (.+)$
@@ -31,21 +31,25 @@ _DECLARED = re.compile(
 #: "Therefore, **B** is the correct answer.", but not "A or B is …" or "If B is …".
 _CONCLUDED = re.compile(
     r"""
-    (?:^|[.!]\s|\b(?:so|thus|therefore|hence),?\s)[^\w\n]{0,9}+(?:(?:option|choice|answer)\s)?
-    [^\w\n]{0,9}+(\w)[^\w\n?]{0,9}\sis\s
+    (?:^(?:[^\w\n]{1,9}[ ])?|[.!]\s|\b(?:so|thus|therefore|hence),?\s)[ *_`"'“([$\\]*+
+    (?:(?:option|choice|answer)\s)?[*_`"'“([$\\]*+(\w)[*_`"'”)\]$\\.:]*+\sis\s
     (?:the\s)?(?:answer|(?:correct|right|best)(?:\s(?:answer|option|choice))?)
     (?=[*)]*(?:[.!:;](?!\s*(?:no|wait|but|actually)\b)|\s*$|,?\s(?:because|since|as|not)\b))
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-#: A label and "or New York", "is not correct", "can be ruled out" or "is right?".
+#: A label and "or New York", "is not correct", "can be ruled out" or "is right?". But "B is not a
+#: mammal" may well be the answer.
 _DOUBTED = re.compile(
     r"""
     \W*+\w++(?:
-        [^\w.!\n]+(?:but[ ])?(?:(?:and|und)[ ]\W*\w|or|maybe|perhaps|possibly|oder|ou|或)\b
-        | [*`]*[ ](?:do[ ]|does[ ]|did[ ])?(?:not|cannot|\w+n['’]t)\b
-        | [*`)]*[ ](?:is|was|can|ist|es|est)[ ](?:\w+[ ])?(?:not|if|out|wrong|incorrect|false
-            |eliminated|ruled|unlikely|almost|partly|partially|falsch|incorrecta?|fausse)\b
+        [^\w.!\n]+(?:but[ ])?(?:(?:and|und)[ ](?-i:(?!a[ ]|I['’ ]))\W*\w
+            |or|maybe|perhaps|possibly|oder|ou|或)\b
+        | [ *`):–—-]*[ ](?:(?:is|was|do|does|did|can|will)[ ])?(?:\w+ly[ ])?
+            (?:(?:not|cannot|\w+n['’]t)[ ](?!only\b)(?:\w+[ ]){0,3}
+                (?:answer|choice|correct|fit|it|one|option|right|true|valid|work)|wrong|incorrect)\b
+        | [ *`):–—-]*[ ](?:is|was|can|ist|es|est)[ ](?:\w+[ ])?(?:if|out|false|eliminated|ruled
+            |unlikely|almost|partly|partially|falsch|incorrecta?|fausse)\b
         | [*`)]*[ ][^.!\n]*\?
     )
     """,
@@ -61,11 +65,16 @@ _ARTICLE_FIRST = re.compile(
 #: Separates a label from its explanation, which may name others: "B) …", "**B** …", "B: …".
 _SET_OFF = re.compile(r"\W+\w|\w++[*_]*+[.):\]}\n]")
 #: What may name others than the choice before it.
-_REASON = re.compile(r"(?i)\b(?:because|since)\b.*|\bnot\s+(?:option\s+)?[^\w\n]*\w\b")
+_REASON = re.compile(
+    r"(?i)\b(?:because|since)\b(?:(?!\bbut\b)[^.!?;\n]|\.\d)*"
+    r"|\bnot\s+(?:option\s+)?[^\w\n]*\w\b"
+)
 #: Also a label between Chinese or Japanese characters, but not the article of "A city".
 _WORDS = re.compile(r"(?!A\s+[a-z])(?:[\u3040-\u9fff]+|[^\W\u3040-\u9fff]+)")
 _EMPHASIS = " *`_\"'“”✅👉"
 _AROUND_LABEL = f"{_EMPHASIS}$()[]{{}}.:,;。、"
+#: Between a label and its text.
+_MARKS = rf"-–—:.)]\\~…|${_EMPHASIS}"
 #: "Option (B" and "\\(B\\", of which brackets are stripped.
 _ALONE = re.compile(r"\A(?:(?:OPTION|CHOICE|ANSWER):? |\\)[^\w?−-]*(\w+)[^\w?]*\Z")
 
@@ -110,27 +119,39 @@ def _alone(said: str, choices: Mapping[str, str]) -> str:
 
 
 def _meant(said: str, choices: Mapping[str, str]) -> str:
-    text = " ".join(base.composed(said).casefold().split())
-    bare = text.strip(_EMPHASIS)  # 5! may be another choice than 5
-    loose = bare.strip(f"(){{}}{_EMPHASIS}").rstrip(f".!){_EMPHASIS}")
-    for given in filter(None, (text, bare.rstrip(f".{_EMPHASIS}"), loose)):
-        for key, choice in choices.items():
-            meaning = " ".join(base.composed(choice).casefold().split())
-            if given in (meaning, meaning.rstrip(".")):
-                return key
-    return ""
+    """The choice whose text is ``said``; if none is, that of which other marks are around it."""
+    plain, bare = _bared(said)
+    loose = bare.strip(f"(){{}}{_EMPHASIS}").rstrip(f".!){_EMPHASIS}")  # 5! may be another than 5
+    meanings = {key: _bared(choice) for key, choice in choices.items()}
+    found = (
+        key
+        for given in filter(None, (plain, bare, loose))
+        for bared in (0, 1)
+        for key, meaning in meanings.items()
+        if given == meaning[bared]
+    )
+    return next(found, "")
+
+
+def _bared(text: str) -> tuple[str, str]:
+    plain = " ".join(base.composed(text).casefold().split())
+    return plain, plain.strip(_EMPHASIS).rstrip(f".{_EMPHASIS}")
 
 
 def _pair(line: str, choices: Mapping[str, str]) -> str | None:
-    """The choice of "B) 4" or "4 (B)"; empty if label and text belong to two choices."""
+    """The choice of "B) 4" or "4 (B)"; empty if label and text only belong to two choices."""
+    apart = None
     for key, choice in choices.items():
         label = rf"(?:option\W{{1,9}})?{re.escape(key)}"
         for pair in (rf"(?i)\W*{label}\W(.+)", rf"(?i)(.+?)\W{{1,9}}{label}\W{{0,9}}"):
             if found := re.fullmatch(pair, line):
-                for text in (found[1], found[1].lstrip(f"-–—{_EMPHASIS}")):
-                    if named := _meant(text, {key: choice}) or _meant(text, choices):
-                        return key if key == named else ""
-    return None
+                spaced = re.sub(rf"\A[{re.escape(_MARKS)}]* ", "", found[1])
+                texts = (found[1], spaced, found[1].strip(_MARKS))
+                meant = (_meant(text, {key: choice}) or _meant(text, choices) for text in texts)
+                if (named := next(filter(None, meant), None)) == key:
+                    return key
+                apart = apart if named is None else ""
+    return apart
 
 
 def _first(said: str, choices: Mapping[str, str]) -> str:
@@ -144,7 +165,11 @@ def _first(said: str, choices: Mapping[str, str]) -> str:
         return ""
     words = re.sub(r"(?i)\A\W*option\W+", "", said.strip())
     first = _label(words.split(maxsplit=1)[0])
-    if first not in choices or (pairs[0] is None and _DOUBTED.match(words)):
+    if first not in choices:
+        return ""
+    own = rf"(?i)\A(\W*\w+)[^\w\n]*{re.escape(choices[first])}"  # "C) Maybe, since …"
+    claim = re.sub(own, r"\1", words) if choices[first] else words
+    if pairs[0] is None and _DOUBTED.match(claim):
         return ""
     if words == said.strip() and _SET_OFF.match(words):
         return first

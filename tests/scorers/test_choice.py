@@ -19,13 +19,16 @@ CHOICES = {"A": "Paris", "B": "New York", "C": "None of these"}
         *((one, "B") for one in ("**B!**", "(B)!", "**B**!", "B! A is no state", "Option B!")),
         *((f"{one}\nB\n{one[:3]}", "B") for one in ("$$", "```", "```text", "~~~")),
         *((one, "B") for one in ("New York!", "```\nB) New York\n```", "B) not A, as C says")),
-        *(("**B**, as A and C are wrong", "B"), ("B is bigger. A city is no state.", "B")),
+        *(("**B**, as A and C are wrong", "B"), ("B is not only right. A city is no state", "B")),
         ("B) New York\n\nA) Paris is no state.\nC) None of these fits New York.", "B"),
         *((f"{one}\n\nNot:\nA) Paris\nC) None of these", "B") for one in ("B) New York", "**B**")),
         ("**B**\n\nA) Paris\nB) New York\nC) None of these", "B"),
         *((f"Option {one}", "B") for one in ("B: New York", "B) New York", "(B)", "B is correct")),
-        *((one, "B") for one in (r"\(B\)", r"\[ \boxed{B} \]", "\ufeffB", "\u200bNew York")),
-        *(("A", "A"), ("Boston", "BOSTON"), ("B because it is big", "B")),
+        *(
+            (one, "B")
+            for one in (r"\(B\)", r"\boxed{\textbf{(B)}\ New York}", "\ufeffB", "\u200bNew York")
+        ),
+        *(("A", "A"), ("Boston", "BOSTON"), ("B because it is big", "B"), ("B, and I know", "B")),
     ],
 )
 def test_label_is_read_from_the_answer(grade, answer, label):
