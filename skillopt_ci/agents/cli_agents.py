@@ -285,7 +285,7 @@ class ExternalSolver:
                 ) from error
             result = await self._run(computer, prompt, place)
             # In a thread: a long stream must not cost other attempts their time.
-            transcript = await asyncio.to_thread(READERS[self._format], result.stdout)
+            transcript = await asyncio.to_thread(READERS[self.settings.format], result.stdout)
         steps, limit = _within(place.limits, transcript.steps)
         for step in steps:
             yield step
@@ -326,17 +326,11 @@ class ExternalSolver:
         out, err = (Capture.of(redact(text, secrets)) for text in (result.stdout, result.stderr))
         return replace(result, out=out, err=err)
 
-    @property
-    def _format(self) -> str:
-        if self.settings.output != "auto":
-            return self.settings.output
-        return "text" if self.settings.agent == "command" else self.settings.agent
-
     def _failure(
         self, result: CommandResult, transcript: AgentTranscript, limit: Limit | None
     ) -> Exception | None:
         """None if the agent answered, or reached a limit while its server worked."""
-        silent = self._format != "text" and not transcript.turns
+        silent = self.settings.format != "text" and not transcript.turns
         error, trouble = transcript.error, transcript.trouble
         if result.timed_out:
             told = trouble or next(reversed(_WAITING.findall(result.stderr)), "")

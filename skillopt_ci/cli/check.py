@@ -61,12 +61,8 @@ _ENOUGH_TO_LEARN = 10
 _PLENTY = 100
 #: A run's graders are mostly one and the same; where each task has its own, these stand for all.
 _MOST_TRIED = 16
-_TRIED_AT_A_TIME = 4
-#: Seconds for an agent to say its version: a first start may unpack things.
-_LONGEST_START = 60.0
 #: The first git that merges without a checkout, as is needed once base changes the skill.
 _MERGING_GIT = (2, 38)
-_NOT_FOUND = (126, 127)
 #: What the check ends with once no step is left: a step would only say so.
 _AFTER_TRAINING: dict[NextWork, tuple[str, str]] = {
     "finish": ("Ready to test the skills; every step is done", "finish"),
@@ -190,10 +186,10 @@ def _check_tasks(loaded: Loaded, tasks: Splits, reader: RunReader | None) -> Ite
             prompts = Prompts.load(None if config.prompts is None else loaded.root / config.prompts)
             config = budgeted(config, tasks, prompts, read_text(loaded.root / config.skill))
     config, tasks = plan.planned(config, tasks, None if reader is None else reader.state)
-    sizes, train, test = plan.sizes_of(config, tasks), len(tasks.train), len(tasks.test)
-    told = f"{train} train, {count} selection, {test} test; no task is in two splits"
+    sizes, test = plan.sizes_of(config, tasks, reader.history if reader else ()), len(tasks.test)
+    told = f"{sizes.train} train, {count} selection, {test} test; no task is in two splits"
     yield Finding("tasks", "ok", told)
-    for text in _few_tasks(train, sizes.selection, test):
+    for text in _few_tasks(sizes.train, sizes.selection, test):
         yield Finding("tasks", "warning", text)
     if examples := unchanged_examples(loaded.root, loaded.config.tasks):
         text = f"{', '.join(examples)} still hold the examples of `init`: put your own tasks there"
@@ -233,7 +229,7 @@ def _check_plan(
     else:
         yield Finding("plan", "ok", told, then=then)
     if tests and calls is not None and tests >= calls:
-        text = f"the final tests take about {tests} calls, more than the budget allows\n"
+        text = f"the final tests take about {tests:.0f} calls, more than the budget allows\n"
         yield Finding("plan", "warning", f"{text}Raise budget.run, or set evaluation.test_env_num.")
 
 
@@ -375,7 +371,7 @@ def _try_graders(
             limits=loaded.config.rollout.limits,
         )
         graders = scorers.programs(splits.all)
-        tried = map_ordered(fault, graders[:_MOST_TRIED], limit=_TRIED_AT_A_TIME)
+        tried = map_ordered(fault, graders[:_MOST_TRIED], limit=4)
         faults = [*filter(None, asyncio.run(tried))]
     if faults:
         yield Finding(
@@ -400,10 +396,9 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
         # a command that is run by its name sees its own file; `command -v` has to be shown it
         spec = replace(spec, readable=(*spec.readable, file.parent, file.resolve()))
     async with pool.computers.open(spec) as computer:
-        result = await computer.run(
-            asked, timeout=_LONGEST_START, environ=agent_environ(solver, root, {})
-        )
-    if result.exit_code and (not known or result.exit_code in _NOT_FOUND):
+        # a first start may unpack things
+        result = await computer.run(asked, timeout=60.0, environ=agent_environ(solver, root, {}))
+    if result.exit_code and (not known or result.exit_code in (126, 127)):
         return Finding(
             "agent",
             "error",

@@ -1,6 +1,7 @@
 """``skillopt-ci status``, ``log``, ``show``, ``diff``, ``best``, ``replay``: from git alone."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,9 @@ def status_command(settings: Globals) -> None:
         [("at work", "another skillopt-ci is training this run in this clone now")] if busy else []
     )
     why = "a part of it was taken back" if taken_back(reader.history) else "it was changed by hand"
-    whys = " and ".join([*([why] if run.unscored else []), *([MEASURED_ANEW] if anew else [])])
+    # which may be another one than CI's
+    other = [f"{MEASURED_ANEW} with this configuration"] if anew else []
+    whys = " and ".join([*([why] if run.unscored else []), *other])
     first = f"measure the skill again, since {whys}; then " if whys else ""
     if flying:
         fate = "will be set aside" if stale else "waits to be measured"
@@ -100,14 +103,15 @@ def _coming(settings: Globals, reader: RunReader, *, edited: bool) -> tuple[Upco
         if loaded.config.run != reader.state.run or tasks is None:
             return None, False
         config, splits = planned(loaded.config, load_splits(tasks, loaded.root), reader.state)
-        sizes, root = sizes_of(config, splits), loaded.root
-        parts, asked = runner_parts(config, root, settings.environ, None), splits.selection
-        under = measurement_fingerprint(
-            config, asked[: sizes.selection], parts.prompts, parts.rollout_facts, root
-        )
-        anew = under != reader.state.measured_under
+        sizes, root, anew = sizes_of(config, splits, reader.history), loaded.root, False
+        with suppress(SkilloptError, GraderError):  # `check` tells of prompts and graders
+            parts, asked = runner_parts(config, root, settings.environ, None), splits.selection
+            under = measurement_fingerprint(
+                config, asked[: sizes.selection], parts.prompts, parts.rollout_facts, root
+            )
+            anew = under != reader.state.measured_under
         return upcoming(config, sizes, reader.state, reader.history, edited=edited or anew), anew
-    except (SkilloptError, GraderError):
+    except SkilloptError:
         return None, False  # the run is read from git alone; what comes next is an extra
 
 

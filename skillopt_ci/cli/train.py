@@ -29,10 +29,10 @@ from skillopt_ci.sanitize import one_line
 from skillopt_ci.text import capitalized, plural, score, score_text
 from skillopt_ci.training import prefetcher, trainer
 from skillopt_ci.training.final_evaluation import FinishOutcome, finish
-from skillopt_ci.training.plan import sizes_of, why_over
+from skillopt_ci.training.plan import sizes_now, why_over
 from skillopt_ci.training.revert import take_back
 from skillopt_ci.training.run_context import Run, equipped
-from skillopt_ci.training.state import Candidate, candidate_at, find_checkout
+from skillopt_ci.training.state import Candidate, candidate_at, find_checkout, read_checkout
 from skillopt_ci.util import pick
 
 #: Marks of code and of bold text, which pages do not show.
@@ -141,8 +141,8 @@ def run_command(settings: Globals, notes: Path | None) -> None:
 
 
 def _why_over(run: Run) -> str:
-    folder, sizes = run.ledger.at(newest(run.ledger)), sizes_of(run.config, run.splits)
-    return why_over(run.config, sizes, folder.read_state(), folder.read_history())
+    there = read_checkout(run.ledger, run.skill_path, newest(run.ledger), branch=None)
+    return why_over(run.config, sizes_now(run, there), there.state)
 
 
 async def train_to_end(run: Run, tell: Callable[[trainer.Outcome], None]) -> FinishOutcome | None:

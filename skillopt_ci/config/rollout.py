@@ -82,6 +82,12 @@ class ExternalConfig(Section):
                 raise ValueError("`arguments` are for a known agent; write them into `command`")
         return self
 
+    @property
+    def format(self) -> KnownAgent | Literal["text"]:
+        """What ``output`` comes to."""
+        own: KnownAgent | Literal["text"] = "text" if self.agent == "command" else self.agent
+        return own if self.output == "auto" else self.output
+
 
 class ScriptedConfig(Section):
     """The same commands and answer for every task: for tests, and as a baseline.

@@ -9,10 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from skillopt_ci.config.config import Config, Gradient
-from skillopt_ci.config.rollout import ChatConfig, HumanConfig, ScriptedConfig
 from skillopt_ci.ledger.records import HistoryEntry, StepRecord
 from skillopt_ci.model.types import Account, Usage
-from skillopt_ci.training.plan import StepPlan, analyst_budget, edit_budget, lr_control
+from skillopt_ci.training.plan import (
+    Sizes,
+    StepPlan,
+    analyst_budget,
+    edit_budget,
+    lr_control,
+    usual_answers,
+)
 from skillopt_ci.training.update import notes_from
 from skillopt_ci.util import grouped
 
@@ -34,8 +40,6 @@ META_SKILL = Account("optimizer", "meta_skill")
 _ACCEPTED, _EMPTY, _WEIGHT = 0.5, 0.1, 4
 #: The share of the gap to a perfect score that an accepted candidate closes.
 _GAIN = 0.4
-#: An agent's assumed answers per task before any was seen, and the most if there is no limit.
-_AGENT_STEPS, _UNLIMITED_STEPS = 10, 200
 #: The shares of minibatches of successes that lead to a patch, of steps that exceed the edit
 #: budget, and of slow updates that write something.
 _SUCCESS_PATCHES, _TOO_MANY, _GUIDED = 0.5, 0.4, 0.7
@@ -60,16 +64,6 @@ Calls = Mapping[Account, Range]
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    train: int
-    selection: int
-    test: int
-    total_steps: int
-    judged: int = 0
-    trajectory_chars: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Assumed:
     """Score of the skill, shares of accepted candidates and empty steps, calls per attempt."""
 
@@ -84,6 +78,7 @@ def assumed(
     solved: float | None,
     history: Iterable[HistoryEntry],
     steps: Sequence[StepRecord],
+    answers: float,
 ) -> Assumed:
     done = [one for one in history if one.kind == "step"]
     judged = [one for one in done if not one.action.startswith("skip")]
@@ -92,37 +87,37 @@ def assumed(
         solved=0.5 if solved is None else solved,
         accepted=(kept + _WEIGHT * _ACCEPTED) / (len(judged) + _WEIGHT),
         empty=(len(done) - len(judged) + _WEIGHT * _EMPTY) / (len(done) + _WEIGHT),
-        calls=_calls_of_attempt(config, steps),
+        calls=_calls_of_attempt(config, steps, answers),
     )
 
 
-def _calls_of_attempt(config: Config, steps: Sequence[StepRecord]) -> Range:
-    solver, most = config.rollout.solver, config.rollout.limits.steps or _UNLIMITED_STEPS
-    if isinstance(solver, ChatConfig) and config.environment is None:
-        return Range(1, 1, 1)
-    if isinstance(solver, ScriptedConfig | HumanConfig):
-        return Range()
+def _calls_of_attempt(config: Config, steps: Sequence[StepRecord], answers: float) -> Range:
+    if not usual_answers(config)[1]:
+        return Range(answers, answers, answers)
+    most = config.rollout.limits.steps or 200  # a guess
     attempts = sum(len(one.proposal.rollout.tasks) for one in steps)
     used = sum(one.proposal.usage.get("rollout", Usage()).calls for one in steps)
-    if attempts and used:
-        return Range(0, used / attempts, most)
-    return Range(0, 1 if isinstance(solver, ChatConfig) else min(_AGENT_STEPS, most), most)
+    return Range(0, used / attempts if attempts and used else answers, most)
 
 
 class Forecast:
-    """Call its methods in the run's order; ``made`` counts the current skill's attempts so far."""
+    """Call its methods in the run's order; ``made`` counts the current skill's attempts so far.
+
+    ``chars`` is the length of a trajectory.
+    """
 
     def __init__(
-        self, config: Config, situation: Situation, assumed: Assumed, made: int = 0
+        self, config: Config, sizes: Sizes, steps: int, assumed: Assumed, chars: int, made: int = 0
     ) -> None:
-        self.config, self.situation, self.assumed = config, situation, assumed
+        self.config, self.sizes, self.assumed = config, sizes, assumed
+        self.steps_in_all, self.chars = steps, chars
         self._solved = assumed.solved
         # Expected values for the current skill: training attempts under it, the share of training
         # tasks without any, and the probability that it is still the last epoch end's skill.
         self._made, self._fresh, self._same = float(made), 1.0, 1.0
 
     def start(self, texts: int = 1, *, anew: bool = False) -> Calls:
-        count = texts * self.situation.selection * self.config.rollout.attempts
+        count = texts * self.sizes.selection * self.config.rollout.attempts
         return {SELECTION: Range(0 if anew else count, count, count)}
 
     def step(self, plan: StepPlan) -> Calls:
@@ -136,7 +131,7 @@ class Forecast:
             return {ROLLOUT: rollout, SELECTION: self._selection(0.0)}
         reflected = self._reflection(sizes)
         self._made += attempts
-        self._fresh = max(0.0, self._fresh - tasks / self.situation.train)
+        self._fresh = max(0.0, self._fresh - tasks / self.sizes.train)
         return {ROLLOUT: rollout, **reflected, **self._candidate(plan)}
 
     def epoch_end(self, epoch: int) -> Calls:
@@ -144,7 +139,7 @@ class Forecast:
         slow, meta = optimizer.use_slow_update, optimizer.use_meta_skill
         calls: dict[Account, Range] = {}
         if epoch > 1 and (slow or meta):
-            train = self.situation.train
+            train = self.sizes.train
             sample = min(optimizer.slow_update_samples, train)
             most = train if optimizer.longitudinal_pair_policy == "changed" else sample
             # The last epoch's skill, if replaced, lacks about half as many attempts.
@@ -163,14 +158,14 @@ class Forecast:
         return calls
 
     def finish(self, *, again: bool = False) -> Calls:
-        if not (self.situation.test and self.config.evaluation.eval_test):
+        if not (self.sizes.test and self.config.evaluation.eval_test):
             return {}
-        count = self.situation.test * self.config.rollout.attempts
+        count = self.sizes.test * self.config.rollout.attempts
         # initial, best and last skill may be one; ``again``, the initial one's scores are known
         return {TEST: Range(1 - again, 2 - again, 3 - again) * count}
 
     def _reflection(self, sizes: Sequence[int]) -> Calls:
-        gradient, chars = self.config.gradient, self.situation.trajectory_chars
+        gradient, chars = self.config.gradient, self.chars
         usual, narrow = fitting(gradient, chars), fitting(gradient, 2 * chars)
         lost, (first, *others) = self.config.evaluation.max_error_rate, sizes
         # Some attempts may fail, and earlier attempts may join the first batch.
@@ -195,7 +190,7 @@ class Forecast:
     def _candidate(self, plan: StepPlan) -> Calls:
         optimizer, proposed = self.config.optimizer, 1 - self.assumed.empty
         control = lr_control(optimizer)
-        budget = edit_budget(optimizer, plan.step, self.situation.total_steps, plan.extra)
+        budget = edit_budget(optimizer, plan.step, self.steps_in_all, plan.extra)
         calls: dict[Account, Range] = {}
         if control == "autonomous":
             calls[LEARNING_RATE] = Range(0, proposed, 2)
@@ -211,7 +206,7 @@ class Forecast:
 
     def _judge(self, proposed: float, *, gated: bool) -> Range:
         gate = self.config.evaluation.gate
-        planned = tasks = self.situation.selection
+        planned = tasks = self.sizes.selection
         if gate.early_stop:
             # Tasks that the current skill fails come first; the rest cannot improve the score.
             looks = math.ceil(((1 - self._solved) * planned + 1) / gate.look_every)
@@ -228,7 +223,7 @@ class Forecast:
         return self._selection(proposed * judged * self.config.rollout.attempts)
 
     def _selection(self, attempts: float) -> Range:
-        most = self.situation.selection * (1 + bool(notes_from(self.config.optimizer)))
+        most = self.sizes.selection * (1 + bool(notes_from(self.config.optimizer)))
         return between(0, attempts, most * self.config.rollout.attempts)
 
 

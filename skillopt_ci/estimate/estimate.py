@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from skillopt_ci.config.config import Config
-from skillopt_ci.config.rollout import ChatConfig
 from skillopt_ci.estimate import calls as counts
 from skillopt_ci.estimate.calls import Calls, Range
 from skillopt_ci.model.budget import Tariff, tariffs
@@ -82,12 +81,14 @@ class Estimate:
 def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -> Estimate:
     """Estimate what is left to do; of a ``candidate`` in flight, only its evaluation."""
     config, state, train = run.config, checkout.state, run.splits.train
-    texts, tasks = unscored_texts(run, checkout), plan.sizes_of(config, run.splits)
+    texts, tasks = unscored_texts(run, checkout), plan.sizes_now(run, checkout)
     solved = None if state is None else state.current.measurement.hard
-    supposed = counts.assumed(config, solved, checkout.history, step_records(run, checkout))
+    supposed = counts.assumed(
+        config, solved, checkout.history, step_records(run, checkout), tasks.answers
+    )
     first, due = 1, None
     if state is not None:
-        first, due = state.step + 1, plan.completed_epoch(config, tasks, state, checkout.history)
+        first, due = state.step + 1, plan.completed_epoch(config, tasks, state)
     # what the budget of a new run leaves is not known from calls yet
     planned = config if state else budgeted(config, run.splits, run.prompts, checkout.skill)
     sizes = _sizes(run, checkout, supposed.calls.likely)
@@ -95,14 +96,16 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
         0 if candidate is None else candidate.record.step,  # which is decided in any case
         plan.last_step(planned, tasks, state, checkout.history, reopened=bool(texts)),
     )
-    situation = _situation(run, total_steps, sizes[counts.ROLLOUT].usage.tokens)
-    forecast = counts.Forecast(config, situation, supposed, len(attempts_so_far(run, checkout)))
+    chars = sizes[counts.ROLLOUT].usage.tokens * CHARACTERS_PER_TOKEN
+    forecast = counts.Forecast(
+        config, tasks, total_steps, supposed, chars, len(attempts_so_far(run, checkout))
+    )
     epoch = min(config.train.num_epochs, plan.plan_step(train, config.train, first, state).epoch)
     begin = [forecast.start(len(texts), anew=state is not None)] if texts else []
     # the end that is due, then the steps and later ends, each with the number of its epoch
     ends = [] if due is None else [(due, forecast.epoch_end(due))]
     steps = list[tuple[int, Calls]]()
-    for number in range(first, situation.total_steps + 1):
+    for number in range(first, total_steps + 1):
         step = plan.plan_step(train, config.train, number, state)
         steps.append((step.epoch, forecast.step(step)))
         if step.is_last_of_epoch:
@@ -124,14 +127,15 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     upcoming = [*before, steps[0][1]] if steps else []
     prices = tariffs(config.model.roles)
     # a run that has nothing to learn ends without its tests
-    if situation.total_steps and (works or not finished(checkout.history)):
+    if total_steps and (works or not finished(checkout.history)):
         works += [
             _confirmation(run, checkout, works),
             forecast.finish(again=earlier_tests(run, checkout.commit) is not None),
         ]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
-        calls = counts.in_calls(counts.joined(works), supposed.calls, situation.judged)
+        questions = plan.judged(config, (*train, *run.selection))
+        calls = counts.in_calls(counts.joined(works), supposed.calls, questions)
         return _part(name, calls, sizes, prices)
 
     # `step` leaves a scheduled end, and so the tests, to `slow-update`, unless it is in flight
@@ -139,20 +143,9 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     return Estimate(
         part("next step", upcoming or last),
         part(f"epoch {epoch}", of_epoch),
-        part(f"rest of the run, up to step {situation.total_steps}", works),
+        part(f"rest of the run, up to step {total_steps}", works),
         prices,
         tuple(_assumptions(supposed, sizes)),
-    )
-
-
-def _situation(run: Run, total_steps: int, attempt_tokens: int) -> counts.Situation:
-    return counts.Situation(
-        train=len(run.splits.train),
-        selection=len(run.selection),
-        test=len(run.test),
-        total_steps=total_steps,
-        judged=plan.judged(run.config, (*run.splits.train, *run.selection)),
-        trajectory_chars=attempt_tokens * CHARACTERS_PER_TOKEN,
     )
 
 
@@ -192,7 +185,7 @@ def estimate_measuring(run: Run, checkout: Checkout, rounds: int) -> str:
     made = rounds * len(run.selection) * run.config.rollout.attempts
     calls = counts.in_calls(
         {counts.SELECTION: Range(made, made, made)},
-        counts.assumed(run.config, None, (), ()).calls,
+        counts.assumed(run.config, None, (), (), plan.sizes_now(run, checkout).answers).calls,
         plan.judged(run.config, run.selection),
     )
     part = _part("calibration", calls, _sizes(run, checkout), tariffs(run.config.model.roles))
@@ -258,7 +251,7 @@ def budgeted(config: Config, splits: Splits, prompts: Prompts, skill: str) -> Co
     planning. Unchanged without such a limit, or if calls cannot be priced or counted (an agent's).
     """
     limits, tasks = config.budget.run, (*splits.train, *splits.selection)
-    chats = isinstance(config.rollout.solver, ChatConfig) and config.environment is None
+    chats = config.rollout.solver.type == "chat" and config.environment is None
     if not chats or not tasks or (limits.tokens is None and limits.cost_usd is None):
         return config
     sizes, prices = _assumed_sizes(config, tasks, prompts, skill), tariffs(config.model.roles)

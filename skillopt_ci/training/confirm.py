@@ -261,7 +261,7 @@ def _epoch_ended(run: Run, checkout: ScoredCheckout) -> bool:
 
 def _allowed(run: Run, checkout: ScoredCheckout, *, over: bool) -> int:
     """The pairs that may be drawn by now; half of the run's pairs are kept for its end."""
-    state, sizes = checkout.state, plan.sizes_of(run.config, run.splits)
+    state, sizes = checkout.state, plan.sizes_now(run, checkout)
     by_now = run.config.evaluation.confirm * attempts_made(run, checkout) / 2  # attempts in a pair
     steps = plan.last_step(run.config, sizes, state, checkout.history, reopened=True)
     in_all = by_now * steps / max(1, state.step)
@@ -273,8 +273,8 @@ def _allowed(run: Run, checkout: ScoredCheckout, *, over: bool) -> int:
 
 def _affordable(run: Run, checkout: ScoredCheckout) -> int:
     """The pairs that the budgets allow, at the calls per attempt so far."""
-    state, sizes = checkout.state, plan.sizes_of(run.config, run.splits)
-    calls = plan.calls_left(run.config, sizes, state, checkout.history, attempts=True)
+    state, sizes = checkout.state, plan.sizes_now(run, checkout)
+    calls = plan.calls_left(run.config, sizes, state, attempts=True)
     for name in ("calls", "tokens", "cost_usd"):
         limit, spent = getattr(run.config.budget.step, name), getattr(state.usage, name)
         if limit is not None and spent:

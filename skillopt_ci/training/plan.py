@@ -30,6 +30,8 @@ Part = TypeVar("Part", bound=Section)
 
 #: A step rarely asks the optimizer more questions than this.
 _MOST_QUESTIONS = 8
+#: An agent's answers to a task, assumed until the first score has shown them.
+_AGENT_ANSWERS = 10
 #: Distance between the seeds of two epochs.
 EPOCH_STRIDE = 1000
 
@@ -82,23 +84,41 @@ def total_steps(n_train: int, train: Train, state: State | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of tasks; ``calls`` for one, as far as known; tasks in a ``look`` (0: any)."""
+    """Numbers of tasks, and of those in a ``look`` (0: any); ``calls`` for one, as far as known."""
 
     train: int
     selection: int
     test: int
-    calls: int = 1
+    calls: float = 1
     look: int = 0
+    answers: float = 1  # of the target in an attempt
 
 
-def sizes_of(config: Config, splits: Splits) -> Sizes:
+def sizes_of(config: Config, splits: Splits, history: Sequence[HistoryEntry] = ()) -> Sizes:
+    attempts, questions = config.rollout.attempts, judged(config, splits.all)
+    usual, varies = usual_answers(config)
+    # the first score is charged for abandoned work, too
+    first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks and varies]
+    answers = max(1, first[0] / attempts - questions) if any(first) else usual
     return Sizes(
         train=len(splits.train),
         selection=len(splits.selection[: config.evaluation.sel_env_num or None]),
         test=len(splits.test[: config.evaluation.test_env_num or None]),
-        calls=config.rollout.attempts * (1 + judged(config, splits.all)),
+        calls=attempts * (answers + questions),
         look=config.evaluation.gate.look_every,
+        answers=answers,
     )
+
+
+def usual_answers(config: Config) -> tuple[int, bool]:
+    """How often an attempt asks the target, and whether that varies, and so is only assumed."""
+    solver, steps = config.rollout.solver, config.rollout.limits.steps
+    # of an external agent's mere text nobody sees how many answers it took
+    if solver.type == "agent" or (solver.type == "external" and solver.format != "text"):
+        return min(_AGENT_ANSWERS, steps or _AGENT_ANSWERS), True
+    if config.environment is not None:
+        return 1, True
+    return 0 if solver.type in ("scripted", "human") else 1, False
 
 
 def judged(config: Config, tasks: Iterable[Task]) -> int:
@@ -150,7 +170,7 @@ def last_step(
     done = 0 if state is None else state.step
     if all_solved(config, sizes, state) and not reopened:
         return min(last, done)
-    left = calls_left(config, sizes, state, history)
+    left = calls_left(config, sizes, state)
     made = [one.usage.calls for one in history if one.kind == "step"]
     if done and left < max([most_calls(config, sizes), *made]):
         return min(last, done)
@@ -172,18 +192,16 @@ def last_step(
     return last
 
 
-def why_over(
-    config: Config, sizes: Sizes, state: State | None, history: Sequence[HistoryEntry]
-) -> str:
+def why_over(config: Config, sizes: Sizes, state: State | None) -> str:
     if all_solved(config, sizes, state):
         return "every selection task is solved, so no change can score higher"
-    if state is not None and (due := completed_epoch(config, sizes, state, history)) is not None:
+    if state is not None and (due := completed_epoch(config, sizes, state)) is not None:
         return f"the end of epoch {due} waits for `slow-update`"
     trained = state is None or state.step >= total_steps(sizes.train, config.train, state)
     return "all epochs are trained" if trained else "the budget has room for no further step"
 
 
-def most_calls(config: Config, sizes: Sizes) -> int:
+def most_calls(config: Config, sizes: Sizes) -> float:
     """The most calls of a step, which rarely asks the optimizer more questions than supposed."""
     drawn = config.train.accumulation * min(config.train.batch_size, sizes.train)
     evaluated = sizes.selection * (1 + bool(notes_from(config.optimizer)))  # reminders alone, too
@@ -191,18 +209,13 @@ def most_calls(config: Config, sizes: Sizes) -> int:
 
 
 def calls_left(
-    config: Config,
-    sizes: Sizes,
-    state: State | None,
-    history: Sequence[HistoryEntry] = (),
-    *,
-    attempts: bool = False,
+    config: Config, sizes: Sizes, state: State | None, *, attempts: bool = False
 ) -> float:
     """Calls left, at the mean price of all calls so far, or of ``attempts`` alone."""
     spent, booked = (Usage(), {}) if state is None else (state.usage, state.accounts)
     # attempts never ask the optimizer, whose calls cost more
     others = total(used for account, used in booked.items() if account.role != Role.OPTIMIZER)
-    tests, left = final_test_calls(config, sizes, history, state), math.inf
+    tests, left = final_test_calls(config, sizes, state), math.inf
     for name in ("calls", "tokens", "cost_usd"):
         limit, used = getattr(config.budget.run, name), getattr(spent, name) or 0
         if limit is None or (name != "calls" and not used):
@@ -218,20 +231,14 @@ def calls_left(
     return left
 
 
-def final_test_calls(
-    config: Config, sizes: Sizes, history: Sequence[HistoryEntry] = (), state: State | None = None
-) -> float:
+def final_test_calls(config: Config, sizes: Sizes, state: State | None = None) -> float:
     """The calls that testing the first, the best and the last skill takes.
 
-    The last is the best one unless a gate is open or a change stayed without a higher score. An
-    agent's turns are known by the first score, which is charged for abandoned work, too.
+    The last is the best one unless a gate is open or a change stayed without a higher score.
     """
-    known = config.rollout.solver.type == "chat" and config.environment is None
-    first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks and not known]
-    each = max([sizes.calls, *first])
     apart = state and state.current.measurement != state.best.measurement
     skills = 3 if apart or not _gated(config) else 2
-    return skills * sizes.test * each if config.evaluation.eval_test else 0
+    return skills * sizes.test * sizes.calls if config.evaluation.eval_test else 0
 
 
 def _most_end_calls(config: Config, sizes: Sizes) -> float:
@@ -330,10 +337,11 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
 
 
 def _within_calls(config: Config, splits: Splits, calls: int) -> Config:
-    per_task = sizes_of(config, splits).calls
-    most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / per_task))
+    sizes, attempts = sizes_of(config, splits), config.rollout.attempts
+    most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / max(1, sizes.calls)))
     exact = config.budget.run.tokens is None and config.budget.run.cost_usd is None
-    epochs = math.ceil(calls / (per_task * max(1, len(splits.train))))
+    least = sizes.calls - attempts * (sizes.answers - 1)  # agents may need one answer each
+    epochs = math.ceil(calls / (least * max(1, len(splits.train))))
     found = {
         "train.num_epochs": epochs if exact else 2 * epochs,  # dollars may buy more than assumed
         "evaluation.sel_env_num": 0 if most >= len(splits.selection) else most,
@@ -379,25 +387,25 @@ def _mixed_by_type(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
     return tuple(sorted(tasks, key=lambda task: (places[task.id], task.task_type)))
 
 
+def sizes_now(run: Run, checkout: Checkout) -> Sizes:
+    return sizes_of(run.config, run.splits, checkout.history)
+
+
 def last_step_of(run: Run, checkout: Checkout) -> int:
-    sizes, asked = sizes_of(run.config, run.splits), unheard(run.reviewer_notes, checkout.state)
+    sizes, asked = sizes_now(run, checkout), unheard(run.reviewer_notes, checkout.state)
     return last_step(run.config, sizes, checkout.state, checkout.history, reopened=bool(asked))
 
 
 def boundary_due(run: Run, checkout: ScoredCheckout) -> int | None:
-    return completed_epoch(
-        run.config, sizes_of(run.config, run.splits), checkout.state, checkout.history
-    )
+    return completed_epoch(run.config, sizes_now(run, checkout), checkout.state)
 
 
-def completed_epoch(
-    config: Config, sizes: Sizes, state: State, history: Sequence[HistoryEntry] = ()
-) -> int | None:
+def completed_epoch(config: Config, sizes: Sizes, state: State) -> int | None:
     """The last completed epoch if its end is due and affordable; missed ends are not made up."""
     used = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     if not used or all_solved(config, sizes, state):
         return None
-    fits = calls_left(config, sizes, state, history) >= _most_end_calls(config, sizes)
+    fits = calls_left(config, sizes, state) >= _most_end_calls(config, sizes)
     done = state.step - extra_steps(sizes.train, config.train, state)
     completed = done // steps_per_epoch(sizes.train, config.train)
     return completed if completed > state.boundary and fits else None

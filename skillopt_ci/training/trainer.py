@@ -147,7 +147,7 @@ async def advance(run: Run, *, only_epoch_end: bool = False) -> Outcome | None:
     seconds = run.clock() - began
     # in a thread, so that prefetched rollouts continue meanwhile
     decided = await asyncio.to_thread(commit_decision, run, checkout, candidate, after, seconds)
-    last, sizes = plan.last_step_of(run, decided), plan.sizes_of(run.config, run.splits)
+    last, sizes = plan.last_step_of(run, decided), plan.sizes_now(run, decided)
     if plan.all_solved(run.config, sizes, decided.state) and decided.state.step >= last:
         run.observer(
             Note(
@@ -416,13 +416,13 @@ def upcoming(
     """What comes next; if the skill was ``edited`` since it was scored, after its new score."""
     total = plan.last_step(config, sizes, state, history, reopened=edited)
     step = state.step + 1 if state.step < total else None
-    due = plan.completed_epoch(config, sizes, state, history)
+    due = plan.completed_epoch(config, sizes, state)
     scheduled = config.schedule.slow_update == "scheduled"
     if due is not None and not (scheduled and step is not None):
         return Upcoming("epoch_end", total, step, due, scheduled)
     if step is not None:
         return Upcoming("step", total, step, due, scheduled)
-    why = plan.why_over(config, sizes, state, history)
+    why = plan.why_over(config, sizes, state)
     if state.step == 0:
         return Upcoming("nothing_to_learn", total, why=why)
     tested = (finished(history) and not edited) or not (config.evaluation.eval_test and sizes.test)

@@ -304,6 +304,8 @@ def test_a_budget_too_small_for_a_step_is_warned_about(fresh):
     assert "final tests" not in told
     told = " ".join(warnings(look(fresh, "budget.run.calls=99", tested)))
     assert "than the budget allows" not in told
+    told = " ".join(warnings(look(fresh, "budget.run.calls=400", "rollout.solver={type: agent}")))
+    assert "the first score and one step may take 408 calls" in told  # 10 for each attempt
 
 
 def test_a_remote_that_cannot_be_read_or_pushed_to_is_found(fresh, git, tmp_path):

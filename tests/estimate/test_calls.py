@@ -12,11 +12,11 @@ from skillopt_ci.estimate import calls
 from skillopt_ci.estimate.calls import ANALYST, ROLLOUT, SELECTION, Assumed, Range, assumed
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import Account
-from skillopt_ci.tasks.task import Task
-from skillopt_ci.training.plan import plan_step, total_steps
+from skillopt_ci.tasks.task import Splits, Task
+from skillopt_ci.training.plan import Sizes, plan_step, sizes_of, total_steps
 
 TASKS = [Task(id=f"t{n}", messages=(Message("user", f"q{n}"),)) for n in range(20)]
-SITUATION = calls.Situation(train=20, selection=10, test=30, total_steps=4)
+SIZES = Sizes(train=20, selection=10, test=30)
 
 
 def config(**sections: Any) -> Config:
@@ -34,13 +34,13 @@ def config(**sections: Any) -> Config:
     )
 
 
-def calls_of(settings: Config, step: int = 1, situation: calls.Situation = SITUATION) -> Any:
+def calls_of(settings: Config, step: int = 1, sizes: Sizes = SIZES) -> Any:
     assert total_steps(len(TASKS), settings.train) >= step
-    return forecast(settings, situation).step(plan_step(TASKS, settings.train, step))
+    return forecast(settings, sizes).step(plan_step(TASKS, settings.train, step))
 
 
-def forecast(settings: Config, situation: calls.Situation = SITUATION) -> calls.Forecast:
-    return calls.Forecast(settings, situation, Assumed())
+def forecast(settings: Config, sizes: Sizes = SIZES) -> calls.Forecast:
+    return calls.Forecast(settings, sizes, 4, Assumed(), chars=1)
 
 
 def test_the_first_epoch_makes_every_attempt_and_later_ones_may_know_some():
@@ -79,8 +79,8 @@ def test_several_attempts_are_counted_wherever_they_are_made():
     assert calls_of(twice)[ROLLOUT] == Range(20, 20, 20)
     assert forecast(twice).start()[SELECTION] == Range(20, 20, 20)
     assert forecast(twice).finish()[calls.TEST] == Range(60, 120, 180)
+    assert forecast(config(evaluation={"eval_test": False})).finish() == {}
     assert forecast(twice).epoch_end(2)[calls.SLOW_ROLLOUT].high == 80
-    assert calls_of(twice)[SELECTION].high == 20
     assert calls_of(config(train={"batch_size": 15, "accumulation": 3}))[ROLLOUT].low == 15 + 5 + 15
 
 
@@ -96,7 +96,7 @@ def test_a_candidate_is_measured_on_each_task_at_most_once():
 def test_what_is_likely_stays_within_what_is_possible(share):
     plan = plan_step(TASKS, config().train, 1)
     supposed = Assumed(solved=share, accepted=share, empty=1 - share)
-    for count in calls.Forecast(config(), SITUATION, supposed).step(plan).values():
+    for count in calls.Forecast(config(), SIZES, 4, supposed, chars=1).step(plan).values():
         assert count.low <= count.likely <= count.high
 
 
@@ -130,12 +130,6 @@ def test_epoch_ends_ask_from_the_second_on():
     assert forecast(config(optimizer=off)).epoch_end(2) == {}
 
 
-def test_start_and_end_measure_whole_splits():
-    assert calls.joined([forecast(config()).start()]) == {SELECTION: Range(10, 10, 10)}
-    assert forecast(config()).finish()[calls.TEST] == Range(30, 60, 90)
-    assert forecast(config(evaluation={"eval_test": False})).finish() == {}
-
-
 @pytest.mark.parametrize("effort", [Range(1, 1, 1), Range(0, 6.5, 50)])
 def test_the_judge_is_asked_for_every_attempt(effort):
     # however many calls an attempt takes
@@ -149,11 +143,6 @@ def test_the_judge_is_asked_for_every_attempt(effort):
 )
 def test_merging_is_a_tree(patches, size, expected):
     assert calls.merged(0, patches, Gradient(merge_batch_size=size)) == expected
-
-
-@given(st.integers(0, 500), st.integers(2, 20))
-def test_more_patches_never_take_fewer_merges(patches, size):
-    assert calls.merge_calls(patches, size) <= calls.merge_calls(patches + 1, size)
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 12), st.booleans(), st.integers(0, 60))
@@ -188,8 +177,8 @@ class Likely:
 def likely(assumed: Assumed = Assumed(), made: int = 0, **sections: Any) -> Likely:  # noqa: B008
     settings = config(**{"train": {"num_epochs": 2, "batch_size": 8}, **sections})
     total = total_steps(len(MANY), settings.train)
-    situation = calls.Situation(train=24, selection=40, test=0, total_steps=total)
-    walk, found = calls.Forecast(settings, situation, assumed, made), Likely()
+    sizes = Sizes(train=24, selection=40, test=0)
+    walk, found = calls.Forecast(settings, sizes, total, assumed, 1, made), Likely()
     for number in range(1, total + 1):
         plan = plan_step(MANY, settings.train, number)
         found.steps[number] = likely_counts(walk.step(plan))
@@ -243,16 +232,12 @@ def record(attempts: int, asked: int) -> Any:
     return SimpleNamespace(proposal=SimpleNamespace(rollout=rollout, usage=usage))
 
 
-def test_without_history_a_rule_of_thumb_holds():
-    assert assumed(settings(), None, (), ()) == Assumed()
-    assert assumed(settings(), 0.8, (), ()).solved == 0.8
-
-
 def test_history_speaks_the_louder_the_longer_it_is():
-    little = assumed(settings(), 0.5, history("reject"), ()).accepted
-    much = assumed(settings(), 0.5, history(*["reject"] * 20, "skip_no_patches"), ())
+    assert assumed(settings(), None, (), (), 1) == Assumed()  # a rule of thumb
+    little = assumed(settings(), 0.5, history("reject"), (), 1).accepted
+    much = assumed(settings(), 0.5, history(*["reject"] * 20, "skip_no_patches"), (), 1)
     assert 0 < much.accepted < little < 0.5
-    assert assumed(settings(), 0.5, history(*["accept_new_best"] * 20), ()).accepted > 0.9
+    assert assumed(settings(), 0.5, history(*["accept_new_best"] * 20), (), 1).accepted > 0.9
     assert 0 < much.empty < 0.1
 
 
@@ -264,7 +249,6 @@ AGENT = {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}}
     [
         ({}, [record(10, 80)], (1, 1.0, 1)),
         ({"rollout": AGENT}, [], (0, 10.0, 50)),
-        ({"rollout": {**AGENT, "limits": {"steps": 4}}}, [], (0, 4.0, 4)),
         ({"rollout": {**AGENT, "limits": {"steps": None}}}, [record(10, 80)], (0, 8.0, 200)),
         ({"rollout": {"solver": {"type": "scripted"}}}, [], (0, 0.0, 0)),
         ({"environment": {"type": "inspect", "task": "t.py"}}, [], (0, 1.0, 50)),
@@ -272,4 +256,6 @@ AGENT = {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}}
     ],
 )
 def test_calls_of_an_attempt(sections, steps, expected):
-    assert assumed(settings(**sections), None, (), steps).calls == Range(*expected)
+    config = settings(**sections)
+    answers = sizes_of(config, Splits((), (), ())).answers
+    assert assumed(config, None, (), steps, answers).calls == Range(*expected)

@@ -28,6 +28,7 @@ from skillopt_ci.training.plan import (
     most_calls,
     plan_step,
     planned,
+    sizes_of,
     total_steps,
 )
 
@@ -48,14 +49,11 @@ def test_the_order_and_the_batch_seeds_of_an_epoch_are_the_documented_ones():
     assert [batch.seed for batch in plan_step(TASKS, train, 4).batches] == [2008, 2009]
 
 
-def test_an_epoch_is_shuffled_once_for_all_its_steps(monkeypatch):
-    seeds: list[int] = []
-    spy = plan.shuffled
-    monkeypatch.setattr(plan, "shuffled", lambda some, seed: seeds.append(seed) or spy(some, seed))
-    train = Train(batch_size=2, num_epochs=2, seed=70)
+def test_an_epoch_is_shuffled_once_for_all_its_steps():
+    plan._order.cache_clear()
     for step in range(1, 11):
-        plan_step(TASKS, train, step)
-    assert seeds == [1070, 2070]
+        plan_step(TASKS, Train(batch_size=2, num_epochs=2), step)
+    assert plan._order.cache_info().misses == 2
 
 
 def test_steps_go_on_counting_across_epochs():
@@ -175,22 +173,15 @@ def test_a_run_ends_when_its_budget_has_no_room_for_a_whole_step(spent, made, la
 def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     config = configured(budget={"run": {"calls": 220}})
     assert calls_left(config, Sizes(48, 40, 60), None) == 220 - 2 * 60
-    # a judge is asked besides; an agent of three turns is known by the first score
     assert final_test_calls(config, Sizes(48, 40, 10, calls=2)) == 2 * 10 * 2
-    first = HistoryEntry(kind="start", step=0, epoch=0, action="start", usage=Usage(120), tasks=40)
-    # which is charged for abandoned work, too: a chat never takes three
-    assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10
-    agent = {"solver": {"type": "agent"}}
-    config = configured(rollout=agent)
-    assert final_test_calls(config, Sizes(48, 40, 10), [first]) == 2 * 10 * 3
     # the last skill is tested, too, where it may not be the best one
-    now = stands(4)
-    assert final_test_calls(config, Sizes(48, 40, 10), [first], now) == 2 * 10 * 3
+    now, agents = stands(4), Sizes(48, 40, 10, calls=3)
+    assert final_test_calls(config, agents, now) == 2 * 10 * 3
     for other in ({"score": 0.6}, {"words": 9}):  # a lower score, or the same of another text
         measured = now.best.measurement.model_copy(update=other)
         best = now.best.model_copy(update={"measurement": measured})
         apart = now.model_copy(update={"best": best})
-        assert final_test_calls(config, Sizes(48, 40, 10), [first], apart) == 3 * 10 * 3
+        assert final_test_calls(config, agents, apart) == 3 * 10 * 3
     noted = {"optimizer": {"use_skill_aware_reflection": True}}
     for section in ({"evaluation": {"use_gate": False}}, {"optimizer": OPEN}, noted):
         opened = configured(budget={"run": {"calls": 220}}, **section)
@@ -198,12 +189,30 @@ def test_the_tests_are_set_aside_even_if_they_take_most_of_the_budget():
     assert most_calls(opened, SIZES) == most_calls(configured(), SIZES) + 64  # reminders alone
     off = {"use_slow_update": False}
     assert final_test_calls(configured(optimizer={**OPEN, **off}), Sizes(48, 40, 60)) == 2 * 60
-    config = configured(budget={"run": {"calls": 800}}, rollout=agent)
-    assert completed_epoch(config, Sizes(48, 40, 60), stands(6, calls=450), [first]) is None
+    config = configured(budget={"run": {"calls": 800}})
+    assert completed_epoch(config, Sizes(48, 40, 60, calls=3), stands(6, calls=450)) is None
     assert completed_epoch(config, Sizes(48, 40, 60), stands(6, calls=450)) is not None
     config = configured(budget={"run": {"calls": 480}})
     assert completed_epoch(config, SIZES, stands(4, calls=300)) == 1
     assert completed_epoch(config, SIZES, stands(4, calls=400)) is None
+
+
+@pytest.mark.parametrize(
+    ("rollout", "assumed", "measured"),
+    [
+        ({}, 1, 1),  # which is charged for abandoned work, too: a chat never takes three
+        ({"solver": {"type": "agent"}, "attempts": 2}, 20, 3),
+        ({"solver": {"type": "agent"}, "limits": {"steps": 4}}, 4, 3),
+        ({"solver": {"type": "external", "agent": "codex"}}, 10, 3),
+        ({"solver": {"type": "external", "agent": "command", "command": ["x"]}}, 1, 1),
+    ],
+)
+def test_what_an_attempt_takes_is_assumed_until_the_first_score(rollout, assumed, measured):
+    config, splits = configured(rollout=rollout), Splits(TASKS, TASKS, ())
+    first = HistoryEntry(kind="start", step=0, epoch=0, action="start", usage=Usage(30), tasks=10)
+    stored = first.model_copy(update={"usage": Usage()})
+    found = [sizes_of(config, splits, history).calls for history in ((), [stored], [first])]
+    assert found == [assumed, assumed, measured]
 
 
 def test_ends_of_epochs_after_the_first_are_part_of_the_plan():
@@ -254,6 +263,9 @@ def test_a_new_run_plans_its_tasks_and_epochs_within_its_calls():
     for section in ({"optimizer": one}, {"model": alike}):
         given = configured(budget={"run": {"calls": 570}}, **section)
         assert planned(given, splits, None)[0].gradient.analysts == 1
+    agents = {"budget": {"run": {"calls": 5700}}, "rollout": {"solver": {"type": "agent"}}}
+    config, _ = planned(configured(**agents), splits, None)  # an attempt may need one call only
+    assert (config.evaluation.sel_env_num, config.train.num_epochs) == (40, 570)
     used = [task.task_type for task in chosen.selection[:40]]
     assert (used.count("a"), used.count("b")) == (30, 10)
     assert sorted(one.id for one in chosen.selection) == sorted(one.id for one in splits.selection)

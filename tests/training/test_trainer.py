@@ -302,7 +302,7 @@ LEFT = {"step": ["step"], "epoch_end": ["slow_update", "step"], "done": []}
 
 def foretold(checkout: Checkout, *overrides: str) -> Upcoming:
     session, history = checkout.session(*overrides), checkout.history()
-    sizes = sizes_of(session.config, session.splits)
+    sizes = sizes_of(session.config, session.splits, history)
     return upcoming(session.config, sizes, checkout.state(), history)
 
 
