@@ -63,6 +63,7 @@ _PLENTY = 100
 _MOST_TRIED = 16
 #: The first git that merges without a checkout, as is needed once base changes the skill.
 _MERGING_GIT = (2, 38)
+_NOT_FOUND = (126, 127)
 #: What the check ends with once no step is left: a step would only say so.
 _AFTER_TRAINING: dict[NextWork, tuple[str, str]] = {
     "finish": ("Ready to test the skills; every step is done", "finish"),
@@ -398,7 +399,7 @@ async def _start_agent(solver: ExternalConfig, pool: ComputerPool, root: Path) -
     async with pool.computers.open(spec) as computer:
         # a first start may unpack things
         result = await computer.run(asked, timeout=60.0, environ=agent_environ(solver, root, {}))
-    if result.exit_code and (not known or result.exit_code in (126, 127)):
+    if result.exit_code and (not known or result.exit_code in _NOT_FOUND):
         return Finding(
             "agent",
             "error",

@@ -128,10 +128,8 @@ def estimate(run: Run, checkout: Checkout, candidate: Candidate | None = None) -
     prices = tariffs(config.model.roles)
     # a run that has nothing to learn ends without its tests
     if total_steps and (works or not finished(checkout.history)):
-        works += [
-            _confirmation(run, checkout, works),
-            forecast.finish(again=earlier_tests(run, checkout.commit) is not None),
-        ]
+        again = earlier_tests(run, checkout.commit) is not None
+        works += [_confirmation(run, checkout, works), forecast.finish(again=again)]
 
     def part(name: str, works: Iterable[Calls]) -> Part:
         questions = plan.judged(config, (*train, *run.selection))

@@ -25,7 +25,7 @@ from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import clusters_of, measure
 from skillopt_ci.training.memory import conclusion_of, warn_of_trained
-from skillopt_ci.training.plan import last_step, sizes_now, sizes_of
+from skillopt_ci.training.plan import last_step, sizes_now
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Checkout,
@@ -235,9 +235,7 @@ def _summary(
         usage=state.usage,
         accounts=state.accounts,
         simulated=run.simulated,
-        total_steps=last_step(
-            run.config, sizes_of(run.config, run.splits, history), state, history
-        ),
+        total_steps=last_step(run.config, sizes_now(run, checkout), state, history),
         metric=run.config.evaluation.gate_metric,
         initial=initial,
         best=best,
