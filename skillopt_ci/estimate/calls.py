@@ -93,11 +93,11 @@ def assumed(
 
 def _calls_of_attempt(config: Config, steps: Sequence[StepRecord], answers: float) -> Range:
     if not usual_answers(config)[1]:
-        return Range(answers, answers, answers)
+        return Range() if config.rollout.solver.type in ("scripted", "human") else Range(1, 1, 1)
     most = config.rollout.limits.steps or 200  # a guess
     attempts = sum(len(one.proposal.rollout.tasks) for one in steps)
     used = sum(one.proposal.usage.get("rollout", Usage()).calls for one in steps)
-    return Range(0, used / attempts if attempts and used else answers, most)
+    return between(0, used / attempts if attempts and used else answers, most)
 
 
 class Forecast:

@@ -100,11 +100,13 @@ def sizes_of(config: Config, splits: Splits, history: Sequence[HistoryEntry] = (
     # the first score is charged for abandoned work, too
     first = [one.usage.calls / one.tasks for one in history[:1] if one.tasks and varies]
     answers = max(1, first[0] / attempts - questions) if any(first) else usual
+    # without it (its answers were stored), the steps made tell what a step takes
+    told = not any(first) and any(one.kind == "step" for one in history)
     return Sizes(
         train=len(splits.train),
         selection=len(splits.selection[: config.evaluation.sel_env_num or None]),
         test=len(splits.test[: config.evaluation.test_env_num or None]),
-        calls=attempts * (answers + questions),
+        calls=attempts * ((1 if told else answers) + questions),
         look=config.evaluation.gate.look_every,
         answers=answers,
     )
@@ -116,9 +118,7 @@ def usual_answers(config: Config) -> tuple[int, bool]:
     # of an external agent's mere text nobody sees how many answers it took
     if solver.type == "agent" or (solver.type == "external" and solver.format != "text"):
         return min(_AGENT_ANSWERS, steps or _AGENT_ANSWERS), True
-    if config.environment is not None:
-        return 1, True
-    return 0 if solver.type in ("scripted", "human") else 1, False
+    return 1, config.environment is not None
 
 
 def judged(config: Config, tasks: Iterable[Task]) -> int:
@@ -338,7 +338,7 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
 
 def _within_calls(config: Config, splits: Splits, calls: int) -> Config:
     sizes, attempts = sizes_of(config, splits), config.rollout.attempts
-    most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / max(1, sizes.calls)))
+    most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / sizes.calls))
     exact = config.budget.run.tokens is None and config.budget.run.cost_usd is None
     least = sizes.calls - attempts * (sizes.answers - 1)  # agents may need one answer each
     epochs = math.ceil(calls / (least * max(1, len(splits.train))))

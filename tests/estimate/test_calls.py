@@ -250,6 +250,7 @@ AGENT = {"solver": {"type": "agent"}, "computer": {"type": "unconfined"}}
         ({}, [record(10, 80)], (1, 1.0, 1)),
         ({"rollout": AGENT}, [], (0, 10.0, 50)),
         ({"rollout": {**AGENT, "limits": {"steps": None}}}, [record(10, 80)], (0, 8.0, 200)),
+        ({"rollout": {**AGENT, "limits": {"steps": 4}}}, [record(10, 80)], (0, 4.0, 4)),
         ({"rollout": {"solver": {"type": "scripted"}}}, [], (0, 0.0, 0)),
         ({"environment": {"type": "inspect", "task": "t.py"}}, [], (0, 1.0, 50)),
         ({"environment": {"type": "inspect", "task": "t.py"}}, [record(4, 12)], (0, 3.0, 50)),
