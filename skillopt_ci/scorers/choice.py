@@ -47,9 +47,9 @@ _DOUBTED = re.compile(
             |or|maybe|perhaps|possibly|oder|ou|或)\b
         | [ *`):–—-]*[ ](?:(?:is|was|do|does|did|can|will)[ ])?(?:\w+ly[ ])?
             (?:(?:not|cannot|\w+n['’]t)[ ](?!only\b)(?:\w+[ ]){0,3}
-                (?:answer|choice|correct|fit|it|one|option|right|true|valid|work)|wrong|incorrect)\b
-        | [ *`):–—-]*[ ](?:is|was|can|ist|es|est)[ ](?:\w+[ ])?(?:if|out|false|eliminated|ruled
-            |unlikely|almost|partly|partially|falsch|incorrecta?|fausse)\b
+                (?:answer|choice|correct|fit|it|option|right|true|work)|wrong|incorrect)\b
+        | [ *`):–—-]*[ ](?:is|was|can|ist|es|est)[ ](?:(?!the\b)\w+[ ])?(?:if|out|false|ruled
+            |eliminated|unlikely|almost(?![ ]certain)|partly|partially|falsch|incorrecta?|fausse)\b
         | [*`)]*[ ][^.!\n]*\?
     )
     """,

@@ -70,10 +70,7 @@ _NO_NUMBER = re.compile(
 
 
 class Number(NamedTuple):
-    """A number as written: 12 % has the value 12 and is ``percent``; NaN if it is unclear.
-
-    2 million has the value 2e6, and 2 is ``bare``.
-    """
+    """As written: 12 % is 12 and ``percent``; 2 million is 2e6, and ``bare`` 2; NaN if unclear."""
 
     value: float
     bare: float

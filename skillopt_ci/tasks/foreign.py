@@ -226,7 +226,8 @@ def _offered(row: Entry) -> dict[str, str]:
     """A row's choices by label, in `choices`, in columns A, B, C … or in `options`."""
     if row.get("choices") is not None:
         return labelled(row["choices"])
-    columns = {key[-1].upper(): row[key] for key in row if _CHOICE.fullmatch(key)}
+    longest_first = sorted(row, key=len, reverse=True)  # of answer_a and A, A counts
+    columns = {key[-1].upper(): row[key] for key in longest_first if _CHOICE.fullmatch(key)}
     for labels in (ascii_uppercase, digits, digits[1:]):
         found = [*takewhile(lambda one: columns.get(one) not in (None, ""), labels)]
         if len(found) > 1:

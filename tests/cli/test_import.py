@@ -177,7 +177,7 @@ UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
 @pytest.mark.parametrize(
     ("row", "options", "reference"),
     [
-        ({"question": "x", "A": "up", "B": "down", "answerKey": "B"}, (), "B"),
+        ({"question": "x", "A": "up", "B": "down", "answer_a": 1, "answerKey": "B"}, (), "B"),
         ({"prompt": "x", "A": "up", "B": "down", "C": None, "answer": "down"}, (), "down"),
         ({"input": "x", "choices": ["up", "down"], "target": "B"}, (), "B"),
         ({"question": "x", "opb": "down", "opa": "up", "answer": "B"}, (), "B"),

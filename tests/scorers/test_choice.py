@@ -24,11 +24,10 @@ CHOICES = {"A": "Paris", "B": "New York", "C": "None of these"}
         *((f"{one}\n\nNot:\nA) Paris\nC) None of these", "B") for one in ("B) New York", "**B**")),
         ("**B**\n\nA) Paris\nB) New York\nC) None of these", "B"),
         *((f"Option {one}", "B") for one in ("B: New York", "B) New York", "(B)", "B is correct")),
-        *(
-            (one, "B")
-            for one in (r"\(B\)", r"\boxed{\textbf{(B)}\ New York}", "\ufeffB", "\u200bNew York")
-        ),
-        *(("A", "A"), ("Boston", "BOSTON"), ("B because it is big", "B"), ("B, and I know", "B")),
+        *((one, "B") for one in (r"\(B\)", r"\boxed{\textbf{(B)}\ New York}", "\ufeffB")),
+        *(("A", "A"), ("\u200bNew York", "B")),
+        *((f"B is {x}", "B") for x in ("not one of these", "the false one", "almost certain")),
+        *(("Boston", "BOSTON"), ("B because it is big", "B"), ("B, and I know", "B")),
     ],
 )
 def test_label_is_read_from_the_answer(grade, answer, label):
