@@ -70,7 +70,7 @@ _NO_NUMBER = re.compile(
 
 
 class Number(NamedTuple):
-    """As written: 12 % is 12 and ``percent``; 2 million is 2e6, and ``bare`` 2; NaN if unclear."""
+    """As written: 12 % is 12 and ``percent``; 1.5万 is 15,000, and ``bare`` 1.5; NaN if unclear."""
 
     value: float
     bare: float
@@ -106,6 +106,7 @@ def find_numbers(text: str) -> list[Number]:
         bare = value
         for word in re.findall(r"[a-z]+|[^\s~a-z-]", (match["scale"] or "").lower()):
             value *= _SCALES[word.removesuffix("s")]
+            bare = value if word.isascii() else bare
         if match.start("digits") == myriads_end:  # 1万5000
             bare = value = math.copysign(value, numbers[-1].value) + numbers.pop().value
         if not math.isinf(value):
@@ -134,8 +135,8 @@ def check_number_references(spec: specs.NumberScorer, task: Task) -> str | None:
 
 
 def _close(spec: specs.NumberScorer, got: Number, expected: Number) -> bool:
-    # 12 % may equal 0.12 or 12: people answer questions about percentages both ways. 2 million may
-    # equal 2, since the question may ask for millions; and 5만 is also "only 5".
+    # 12 % may equal 0.12 or 12: people answer questions about percentages both ways. 1.5万 may
+    # equal 1.5, since the question may ask for 万; and 5만 is also "only 5".
     scaled = got.bare if expected.value == expected.bare else got.value
     if got.percent != expected.percent:
         scaled = got.value / 100 if got.percent else got.value * 100

@@ -27,7 +27,7 @@ _ANSWERS = (
 )
 _PASSAGES = ("context", "passage", "article", "input")
 #: A column with one choice ends with its label: B, choice_B, "Option 2", answerC, opb.
-_CHOICE = re.compile(r"[A-Z]|(?i:(?:choice|option|ending)[ _]?[a-j\d]|(?:answer|op)[ _]?[a-j])")
+_CHOICE = re.compile(r"[A-Z]|(?i:(?:choice|option|ending)[ _]?[a-j\d]|(?:answer|op)[a-j])")
 #: Numbers that need more than `normalized`: -6, $1,234.50, 1.5 %, 1 1/2, AIME's 025.
 _WOULD_CHANGE = re.compile(
     r"(?=.*[-+./]|0\d\d?\Z)[-+]?(?:[$€£]\s?)?"
@@ -226,8 +226,7 @@ def _offered(row: Entry) -> dict[str, str]:
     """A row's choices by label, in `choices`, in columns A, B, C … or in `options`."""
     if row.get("choices") is not None:
         return labelled(row["choices"])
-    longest_first = sorted(row, key=len, reverse=True)  # of answer_a and A, A counts
-    columns = {key[-1].upper(): row[key] for key in longest_first if _CHOICE.fullmatch(key)}
+    columns = {key[-1].upper(): row[key] for key in row if _CHOICE.fullmatch(key)}
     for labels in (ascii_uppercase, digits, digits[1:]):
         found = [*takewhile(lambda one: columns.get(one) not in (None, ""), labels)]
         if len(found) > 1:

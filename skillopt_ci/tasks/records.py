@@ -256,8 +256,10 @@ def _from_cell(text: str) -> object:
 def labelled(choices: object) -> dict[str, str]:
     choices = _from_cell(choices) if isinstance(choices, str) else choices
     if isinstance(choices, Mapping):
-        if isinstance(texts := choices.get("text"), list):  # as in ARC
-            choices = dict(zip(choices.get("label") or string.ascii_uppercase, texts, strict=False))
+        if isinstance(texts := choices.get("text"), list) and isinstance(  # as in ARC
+            labels := choices.get("label") or [*string.ascii_uppercase], list
+        ):
+            choices = dict(zip(map(str, labels), texts, strict=False))
         return {str(label): str(text) for label, text in choices.items()}
     labelled = {}
     listed = choices if isinstance(choices, list) else ()

@@ -142,6 +142,8 @@ def test_rows_share_a_scorer_and_are_divided_alike_each_time(cli, tmp_path, name
         ),
         ({"answer": "{'text': '1'}"}, "normalized", "{'text': '1'}"),
         ({"answer": "[{[1]}]"}, "normalized", "[{[1]}]"),
+        ({"answer": "1 a", "answer_a": "1 a", "answer_b": "1 A"}, "normalized", "1 a"),
+        ({"options": "{'text': ['a'], 'label': 1}", "answer": "x"}, "normalized", "x"),
         ({"answer": 2, "A": 3, "answer2": "x", "sol1": 1, "sol2": 4}, "normalized", "2"),
         ({"answer": "1234,789.23"}, "normalized", "1234,789.23"),
         ({"answer": "025"}, "number", "025"),

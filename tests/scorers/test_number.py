@@ -65,6 +65,7 @@ def test_any_text_can_be_searched(text):
         *(("0.12", "12%", {}, ""), ("1200%", "12%", {}, "expected '12%', got '1200%'")),
         *(("1,000", "$1000.00", {}, ""), ("1.5万", "1.5", {}, ""), ("5만 맞다", "5", {}, "")),
         ("", "0", {}, "there is no number in ''"),
+        ("2 million", "2", {}, "expected '2', got '2000000'"),
         *(
             (r"\boxed{\frac{1}{2}} in 3 steps", "0.5", {}, ""),
             (r"\boxed{no} 3", "3", {}, r"there is no number in '\boxed{no} 3'"),
