@@ -26,7 +26,7 @@ from skillopt_ci.integrations.inspect import InspectEnvironment
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.chat_server import listening, read_body, reply_body
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
-from skillopt_ci.rollout.environment import Workplace
+from skillopt_ci.rollout.solver import Workplace
 
 LIMIT = 3.0
 FEW = 4

@@ -26,9 +26,9 @@ from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.attempt import AttemptRunner, Runner
-from skillopt_ci.rollout.environment import ChatSolver, conversation
 from skillopt_ci.rollout.events import EventLog
 from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.solver import ChatSolver, conversation
 from skillopt_ci.rollout.types import Attempt, AttemptRequest
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task

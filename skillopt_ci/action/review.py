@@ -24,8 +24,9 @@ from skillopt_ci.errors import (
     SkilloptError,
     UsageError,
 )
+from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Client, Refused, noting
-from skillopt_ci.github.comments import keep_check, keep_comment
+from skillopt_ci.github.comments import keep_comment
 from skillopt_ci.github.pull_requests import file_at, merge_base
 from skillopt_ci.github.types import NOT_EVALUATED, NOTHING_TO_DO, WantedCheck
 from skillopt_ci.liveness import scratch_folder

@@ -16,8 +16,8 @@ from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import ChatClient, ChatRequest, Role, Tool
 from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.environment import Workplace, conversation
 from skillopt_ci.rollout.limits import Transcript
+from skillopt_ci.rollout.solver import Workplace, conversation
 from skillopt_ci.rollout.types import Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.tasks.task import Task
 

@@ -22,8 +22,8 @@ from skillopt_ci.model.command import BAD_KEY, BUSY, CANNOT_RUN, REFUSED, WRONG_
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable, Usage, estimated_usage
 from skillopt_ci.program import Capture, CommandResult
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.environment import Workplace, task_text
 from skillopt_ci.rollout.limits import LimitTracker
+from skillopt_ci.rollout.solver import Workplace, task_text
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, Limit, ModelSaid, Step, Told
 from skillopt_ci.skill.regions import as_read
 from skillopt_ci.tasks.task import Task

@@ -16,8 +16,8 @@ from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model.types import Usage
-from skillopt_ci.rollout.environment import Workplace, task_text
 from skillopt_ci.rollout.limits import Transcript
+from skillopt_ci.rollout.solver import Workplace, task_text
 from skillopt_ci.rollout.types import AgentError, Asked, Attempt, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.sanitize import visible
 from skillopt_ci.tasks.task import Task

@@ -94,7 +94,7 @@ def publish(
     tasks: Mapping[str, comment.TaskPlace] | None = None,
 ) -> Published:
     """Publish as far as GitHub allows."""
-    from skillopt_ci.github import comments, pull_requests  # noqa: PLC0415 - see above
+    from skillopt_ci.github import checks, comments, pull_requests  # noqa: PLC0415 - see above
     from skillopt_ci.github.client import noting  # noqa: PLC0415
 
     notes: list[str] = []
@@ -126,11 +126,11 @@ def publish(
         # What a workflow's token pushes starts no job that could post it, and it may be required.
         trained = unevaluated_check(run.state.run, run.commit, "success", TRAINED, links)
         with suppress(LostRace):  # `/skillopt eval` measured it
-            comments.keep_check(client, trained)
-        comments.keep_check(client, comment.step_check(run, links, tasks=tasks))
+            checks.keep_check(client, trained)
+        checks.keep_check(client, comment.step_check(run, links, tasks=tasks))
     with noting(notes):
         if (check := comment.confirmation_check(run, links)) is not None:
-            comments.keep_check(client, check)
+            checks.keep_check(client, check)
     # only what is sure to be better merges by itself, never what waits for a verdict
     asked = wishes.merge == "auto" and not run.inconclusive and not run.state.provisional
     if asked and run.improved and read is not None:

@@ -21,8 +21,9 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatClient
 from skillopt_ci.rollout.attempt import AttemptRunner, Runner
 from skillopt_ci.rollout.computer_pool import open_computer_pool
-from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Solver, Split, Workplace
+from skillopt_ci.rollout.environment import Environment, Parts, Reflecting, Split
 from skillopt_ci.rollout.graders import TaskScorers, check_scorers
+from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, Rollout
 from skillopt_ci.scorers.base import GraderBroke, GraderError, Score, blamed
 from skillopt_ci.scorers.code import Functions

@@ -38,8 +38,9 @@ from skillopt_ci.model.chat_server import (
 )
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, ModelRefusal, Role, Usage
 from skillopt_ci.program import visible_environ
-from skillopt_ci.rollout.environment import Environment, Parts, Solver, Workplace
+from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.limits import TRACKER, LimitReached
+from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, Nudged, Step, ToolUsed
 from skillopt_ci.scorers.base import GraderError, Score, scored
 from skillopt_ci.skill.regions import as_read

@@ -7,7 +7,8 @@ from pydantic import Field
 
 from skillopt_ci.environments.api import Division
 from skillopt_ci.integrations import bridge
-from skillopt_ci.rollout.environment import Split, Workplace
+from skillopt_ci.rollout.environment import Split
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.scorers.base import GraderError, Score, reaches, scored
 from skillopt_ci.tasks.task import Task
 

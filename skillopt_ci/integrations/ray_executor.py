@@ -28,7 +28,7 @@ from skillopt_ci.model.cache import UNCLAIMED, CallCache, answer_lines, call_key
 from skillopt_ci.progress import Note
 from skillopt_ci.redaction import Redactor, named_secrets
 from skillopt_ci.rollout.attempt import AttemptRunner
-from skillopt_ci.rollout.environment import ChatSolver, Solver
+from skillopt_ci.rollout.solver import ChatSolver, Solver
 from skillopt_ci.rollout.types import AttemptRequest, Executor, MakeAttempt, Rollout
 from skillopt_ci.training.fingerprint import keep_secrets, run_secrets
 from skillopt_ci.training.run_context import Equipment, RunnerParts, runner_parts

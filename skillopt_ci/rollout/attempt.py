@@ -29,8 +29,8 @@ from skillopt_ci.progress import silent
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout import events
 from skillopt_ci.rollout.computer_pool import NEEDS_COMPUTER, ComputerPool, how_it_ended, limits_of
-from skillopt_ci.rollout.environment import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.limits import Transcript, run_solver
+from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, Executor, Rollout, Status, in_attempt
 from skillopt_ci.scorers.base import GraderError, Score

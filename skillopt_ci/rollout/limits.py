@@ -20,7 +20,7 @@ from skillopt_ci.model.types import (
     Role,
     Usage,
 )
-from skillopt_ci.rollout.environment import Solver, Workplace
+from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import (
     AgentError,
     Asked,

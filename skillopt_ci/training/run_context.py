@@ -34,10 +34,11 @@ from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.rollout.attempt import AttemptRunner, Grading, Runner
 from skillopt_ci.rollout.computer_pool import ComputerPool, open_computer_pool
-from skillopt_ci.rollout.environment import ChatSolver, Environment, Parts, Solver
+from skillopt_ci.rollout.environment import Environment, Parts
 from skillopt_ci.rollout.events import EventLog, Recorder, event_file
 from skillopt_ci.rollout.graders import TaskScorers
 from skillopt_ci.rollout.limits import LimitedClient
+from skillopt_ci.rollout.solver import ChatSolver, Solver
 from skillopt_ci.rollout.store import AttemptCache, AttemptStore
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, Executor
 from skillopt_ci.scorers.base import Score

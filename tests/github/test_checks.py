@@ -4,8 +4,8 @@ import pytest
 from github_server.scene import Scene
 
 from skillopt_ci.errors import LostRace
+from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Refused
-from skillopt_ci.github.comments import keep_check
 from skillopt_ci.github.types import NOTHING_TO_DO, Annotation, Conclusion, WantedCheck
 
 

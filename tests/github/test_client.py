@@ -6,6 +6,7 @@ import pytest
 from github_server.scene import Scene
 
 from skillopt_ci.errors import UsageError
+from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import (
     Access,
     AnswerLost,
@@ -16,7 +17,7 @@ from skillopt_ci.github.client import (
     from_environ,
     noting,
 )
-from skillopt_ci.github.comments import keep_check, keep_comment
+from skillopt_ci.github.comments import keep_comment
 from skillopt_ci.github.pull_requests import (
     changed_paths,
     get_pull_request,

@@ -9,8 +9,9 @@ from github_server.exchanges import recording
 from github_server.scene import SKILL, WANTED
 
 from skillopt_ci.github import pull_requests
+from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import Access, Client, Refused, connect
-from skillopt_ci.github.comments import keep_check, keep_comment, review_notes
+from skillopt_ci.github.comments import keep_comment, review_notes
 from skillopt_ci.github.pull_requests import file_at, keep_pull_request, merge_pull_request
 from skillopt_ci.github.types import Annotation, WantedCheck
 

@@ -7,8 +7,8 @@ from github_server import pulls
 from github_server.scene import SKILL, WANTED, Scene
 
 from skillopt_ci.github import pull_requests
+from skillopt_ci.github.checks import keep_check
 from skillopt_ci.github.client import NotFound, Refused, Unavailable
-from skillopt_ci.github.comments import keep_check
 from skillopt_ci.github.pull_requests import (
     changed_paths,
     file_at,

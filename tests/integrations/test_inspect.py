@@ -15,7 +15,7 @@ from skillopt_ci.integrations.bridge import unpacked
 from skillopt_ci.integrations.inspect import InspectEnvironment, InspectOptions
 from skillopt_ci.messages import ToolCall
 from skillopt_ci.model.types import ChatRequest, Role
-from skillopt_ci.rollout.environment import Workplace
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Asked, Attempt, Limit, ModelSaid, ToolUsed
 from skillopt_ci.scorers.base import GraderError
 

@@ -30,9 +30,9 @@ from skillopt_ci.redaction import HIDDEN, Redactor
 from skillopt_ci.rollout import types
 from skillopt_ci.rollout.attempt import AttemptRunner, Grading
 from skillopt_ci.rollout.computer_pool import ComputerPool
-from skillopt_ci.rollout.environment import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.events import AttemptEnded, RolloutEvent, TryFailed, WorkEnded
 from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.store import AttemptCache, AttemptStore
 from skillopt_ci.rollout.types import AgentError, Attempt, AttemptRequest, ModelSaid, Status, Step
 from skillopt_ci.scorers.base import GraderError, Score

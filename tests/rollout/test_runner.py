@@ -15,8 +15,8 @@ from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.attempt import AttemptRunner, Runner
-from skillopt_ci.rollout.environment import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.graders import TaskScorers
+from skillopt_ci.rollout.solver import ChatSolver, Solver, Workplace
 from skillopt_ci.rollout.types import Attempt, AttemptRequest, MakeAttempt, Rollout, Status
 from skillopt_ci.scorers.code import Functions
 from skillopt_ci.tasks.task import Task

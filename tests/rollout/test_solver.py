@@ -7,7 +7,7 @@ from rollout_values import ScriptedModel, make_task
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.types import ChatClient, ChatReply, ChatRequest, Role, Usage
 from skillopt_ci.prompts.library import FOR_THE_TARGET, Prompts
-from skillopt_ci.rollout.environment import ChatSolver, Workplace, conversation
+from skillopt_ci.rollout.solver import ChatSolver, Workplace, conversation
 from skillopt_ci.rollout.types import Asked, Attempt, ModelSaid, Step
 from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 

@@ -14,8 +14,8 @@ from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Message, ToolCall
 from skillopt_ci.model import types
-from skillopt_ci.rollout.environment import Workplace
 from skillopt_ci.rollout.limits import LimitedClient, Transcript, run_solver
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import (
     AgentError,
     Asked,

@@ -15,8 +15,9 @@ from skillopt_ci.config.config import EnvironmentConfig
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.environments.find import open_environment
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
-from skillopt_ci.rollout.environment import Environment, Workplace
+from skillopt_ci.rollout.environment import Environment
 from skillopt_ci.rollout.limits import LimitedClient, Transcript, run_solver
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.scorers.base import Score
 from skillopt_ci.tasks.task import Task

@@ -28,7 +28,7 @@ from skillopt_ci.model.command import CommandClient
 from skillopt_ci.model.types import ChatRequest, Role
 from skillopt_ci.program import CommandResult
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.environment import Workplace
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.tasks.task import Task
 

@@ -10,7 +10,7 @@ from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatReply, ChatRequest, Usage
 from skillopt_ci.rollout import metrics
 from skillopt_ci.rollout.computer_pool import ComputerPool
-from skillopt_ci.rollout.environment import Workplace
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Attempt, Limit, Rollout, Status, Step
 from skillopt_ci.tasks.task import Task
 

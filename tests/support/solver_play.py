@@ -13,8 +13,8 @@ from skillopt_ci.computer.computer import ComputerSpec
 from skillopt_ci.computer.local import Unconfined
 from skillopt_ci.config.rollout import AttemptLimits
 from skillopt_ci.messages import Message
-from skillopt_ci.rollout.environment import Solver, Workplace
 from skillopt_ci.rollout.limits import Transcript, run_solver
+from skillopt_ci.rollout.solver import Solver, Workplace
 from skillopt_ci.rollout.types import Attempt, Step
 from skillopt_ci.tasks.task import Task
 

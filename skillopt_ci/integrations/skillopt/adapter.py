@@ -11,7 +11,8 @@ from pydantic import Field
 
 from skillopt_ci.integrations import bridge
 from skillopt_ci.model.types import ChatClient, Role
-from skillopt_ci.rollout.environment import Reflecting, Split, Workplace
+from skillopt_ci.rollout.environment import Reflecting, Split
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.scorers.base import GraderError, Score
 from skillopt_ci.tasks.task import Task

@@ -30,8 +30,8 @@ from skillopt_ci.model.build import wire_of
 from skillopt_ci.model.providers import ServerClient
 from skillopt_ci.model.types import ModelUnavailable, Role
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.environment import Workplace
 from skillopt_ci.rollout.limits import LimitedClient
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import Asked, Limit, ModelSaid, Nudged, ToolUsed
 
 

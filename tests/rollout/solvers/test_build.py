@@ -9,7 +9,7 @@ from skillopt_ci.demo.client import SimulatedClient
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.model.types import Role
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.environment import Solver
+from skillopt_ci.rollout.solver import Solver
 from skillopt_ci.training.run_context import build_solver
 
 SIMULATED = {"provider": "simulated", "model": "simulated-target"}

@@ -14,7 +14,7 @@ from skillopt_ci.errors import ModelSetupError, UsageError
 from skillopt_ci.messages import Image, Message
 from skillopt_ci.model.types import ModelUnavailable, Usage
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.environment import Workplace
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, Limit, ModelSaid, ToolUsed
 from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 

@@ -16,7 +16,7 @@ from skillopt_ci.aio import working_time
 from skillopt_ci.config.rollout import HumanConfig, ScriptedConfig
 from skillopt_ci.errors import UsageError
 from skillopt_ci.messages import Image, Message
-from skillopt_ci.rollout.environment import Workplace
+from skillopt_ci.rollout.solver import Workplace
 from skillopt_ci.rollout.types import AgentError, Asked, ModelSaid, Nudged, ToolUsed
 from skillopt_ci.tasks.task import Task, TaskFile, TaskImage
 
