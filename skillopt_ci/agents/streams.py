@@ -110,15 +110,19 @@ class AgentTranscript:
         self._text, self._calls, self._results, self._turn = [], [], [], ""
 
 
-def _usage(
-    counts: JsonObject, *prompt: str, completion: str, cached: str, reasoning: str = ""
-) -> Usage:
+def _usage(counts: JsonObject) -> Usage:
+    """The usage of one call, in any agent's words."""
+    read = counts.number("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadTokens")
+    written = counts.number(
+        "cache_creation_input_tokens", "cacheCreationInputTokens", "cacheWriteTokens"
+    )
     return Usage(
         calls=1,
-        prompt_tokens=sum(map(counts.number, prompt)),
-        completion_tokens=counts.number(completion),
-        cached_tokens=counts.number(cached),
-        reasoning_tokens=counts.number(reasoning),
+        # Codex and Gemini count what was cached among these
+        prompt_tokens=counts.number("input_tokens", "inputTokens") + written + read,
+        completion_tokens=counts.number("output_tokens", "outputTokens"),
+        cached_tokens=read or counts.number("cached_input_tokens", "cached"),
+        reasoning_tokens=counts.number("reasoning_output_tokens"),
         cost_usd=None,
     )
 
@@ -135,7 +139,7 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
         # Not the program's own message about an error, which the result repeats.
         case "assistant" if message.get("model") != "<synthetic>":
             # Blocks of one message come as separate events with the same id and usage.
-            told.turn(message.text("id"), _claude_code_usage(message.at("usage")))
+            told.turn(message.text("id"), _usage(message.at("usage")))
             told.model = message.text("model") or told.model
             for block in message.each("content"):
                 if block.get("type") == "text":
@@ -151,8 +155,8 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
             told.limit = _LIMITS.get(subtype)
             cost, models = event.money("total_cost_usd"), event.at("modelUsage")
             # of all turns so far and of subagents, like the cost; `usage` is of the last turn
-            every = total(map(_claude_code_usage, map(models.at, models)))
-            used = every if every.tokens else _claude_code_usage(event.at("usage"))
+            every = total(map(_usage, map(models.at, models)))
+            used = every if every.tokens else _usage(event.at("usage"))
             told.usage = replace(used, calls=event.number("num_turns"), cost_usd=cost)
             failed = event.get("is_error") is True or subtype.startswith("error")
             if failed and told.limit is None:
@@ -164,34 +168,13 @@ def _claude_code(told: AgentTranscript, event: JsonObject) -> None:
                 told.response, told.error = said, ""
 
 
-def _claude_code_usage(counts: JsonObject) -> Usage:
-    cached = counts.number("cache_read_input_tokens", "cacheReadInputTokens")
-    return Usage(
-        calls=1,
-        prompt_tokens=counts.number("input_tokens", "inputTokens")
-        + counts.number("cache_creation_input_tokens", "cacheCreationInputTokens")
-        + cached,
-        completion_tokens=counts.number("output_tokens", "outputTokens"),
-        cached_tokens=cached,
-        cost_usd=None,
-    )
-
-
 def _codex(told: AgentTranscript, event: JsonObject) -> None:
     """`codex exec --json`: items, the turns' usage, and errors."""
     match event.get("type"):
         case "item.started" | "item.completed" as type_:
             _codex_item(told, event.at("item"), ended=type_ == "item.completed")
         case "turn.completed":
-            told.spend(
-                _usage(
-                    event.at("usage"),
-                    "input_tokens",
-                    completion="output_tokens",
-                    cached="cached_input_tokens",
-                    reasoning="reasoning_output_tokens",
-                )
-            )
+            told.spend(_usage(event.at("usage")))
         case "turn.failed":
             told.error = event.at("error").text("message") or "the turn failed"
         case "error":
@@ -277,9 +260,7 @@ def _cursor(told: AgentTranscript, event: JsonObject) -> None:
                 # The result joins all messages; only the last one, if any, is the answer.
                 told.response = said
             if counts := event.at("usage"):
-                cached = "cacheReadTokens"
-                prompt = ("inputTokens", "cacheWriteTokens", cached)
-                told.usage = _usage(counts, *prompt, completion="outputTokens", cached=cached)
+                told.usage = _usage(counts)
 
 
 def _gemini(told: AgentTranscript, event: JsonObject) -> None:
@@ -296,7 +277,7 @@ def _gemini(told: AgentTranscript, event: JsonObject) -> None:
             told.tell("error", event.text("message"))
         case "result":
             if stats := event.at("stats"):
-                used = _usage(stats, "input_tokens", completion="output_tokens", cached="cached")
+                used = _usage(stats)
                 # Its thoughts are in the total alone.
                 said = stats.number("total_tokens") - used.prompt_tokens
                 told.usage = replace(used, completion_tokens=max(used.completion_tokens, said))
