@@ -98,22 +98,18 @@ def paired(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """Mean scores over the ``n`` measured attempts; ``errors`` attempts were not measured."""
-
-    hard: float
-    soft: float
-    n: int
-    errors: int
+def mean_scores(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Mean (hard, soft); zeros without any (SkillOpt 1.2)."""
+    if not scores:
+        return 0.0, 0.0
+    hard, soft = map(statistics.fmean, zip(*scores, strict=True))
+    return hard, soft
 
 
-def mean_of(rollouts: Sequence[Rollout]) -> Aggregate:
-    """Arithmetic means; zeros with ``n`` 0 if no attempt was measured (SkillOpt 1.2)."""
-    measured = [rollout for rollout in rollouts if rollout.status.measured]
-    hard = statistics.fmean([one.hard for one in measured]) if measured else 0.0
-    soft = statistics.fmean([one.soft for one in measured]) if measured else 0.0
-    return Aggregate(hard, soft, len(measured), len(rollouts) - len(measured))
+def measured_means(rollouts: Iterable[Rollout]) -> tuple[float, float, int]:
+    """Mean hard and soft score of the measured attempts, and their number."""
+    measured = [(one.hard, one.soft) for one in rollouts if one.status.measured]
+    return *mean_scores(measured), len(measured)
 
 
 def pass_at_k(attempts: int, solved: int, k: int) -> float:

@@ -1,6 +1,5 @@
 """Measure: roll out one skill on tasks and summarise the scores."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -13,6 +12,7 @@ from skillopt_ci.errors import ModelSetupError, TooManyErrors
 from skillopt_ci.ledger.evidence import Measurement
 from skillopt_ci.ledger.records import StepRecord
 from skillopt_ci.progress import Note, StageAdvanced, StageFinished, StageStarted, silent
+from skillopt_ci.rollout.metrics import mean_scores
 from skillopt_ci.rollout.types import AttemptRequest, Rollout, Status
 from skillopt_ci.scorers.base import FAILS_GRADER, brief
 from skillopt_ci.skill.document import word_count
@@ -216,7 +216,7 @@ class Scores:
     def means(self, each: int = 1, tasks: Iterable[str] = ()) -> dict[str, tuple[float, float]]:
         """Mean (hard, soft) of ``tasks``, or all, that were measured with ``each`` attempts."""
         return {
-            task: _means(scores)
+            task: mean_scores(scores)
             for task in tasks or self._measured
             if (scores := self._measured[task]) and self.made[task] >= each
         }
@@ -228,13 +228,13 @@ class Scores:
     def described(self, found: Measurement, caveat: str) -> Measurement:
         """``found`` with details of the attempts behind it."""
         rows = [
-            _means([*scores, *[(0.0, 0.0)] * (self.made[task] - len(scores))])
+            mean_scores([*scores, *[(0.0, 0.0)] * (self.made[task] - len(scores))])
             for task, scores in self._measured.items()
             if self.made[task]
         ]
         # a part may have been measured before
         rows += [pair for task, pair in found.tasks.items() if not self.made[task]]
-        hard, soft = _means(rows) if self.failed else (None, None)
+        hard, soft = mean_scores(rows) if self.failed else (None, None)
         reasons = sorted(self.failed.items(), key=lambda row: (-row[1], row[0]))[:_REASONS]
         return found.model_copy(
             update={
@@ -253,7 +253,7 @@ def measurement_of(
     scores: TaskScores, errors: Sequence[str], evaluation: Evaluation, skill: str, planned: int = 0
 ) -> Measurement:
     density, words = text_of(skill, evaluation)
-    hard, soft = _means(list(scores.values()))
+    hard, soft = mean_scores(list(scores.values()))
     mean = gate_score(hard, soft, evaluation.gate_metric, evaluation.gate_mixed_weight)
     return Measurement(
         hard=hard,
@@ -265,10 +265,3 @@ def measurement_of(
         errors=tuple(errors),
         planned=planned,
     )
-
-
-def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    if not scores:
-        return 0.0, 0.0
-    hard, soft = (math.fsum(column) / len(scores) for column in zip(*scores, strict=True))
-    return hard, soft

@@ -10,7 +10,7 @@ from skillopt_ci.ledger import evidence
 from skillopt_ci.progress import Note, StageFinished, StageStarted
 from skillopt_ci.prompts import library
 from skillopt_ci.redaction import redacted_values
-from skillopt_ci.rollout.metrics import Aggregate, mean_of
+from skillopt_ci.rollout.metrics import measured_means
 from skillopt_ci.rollout.types import Rollout
 from skillopt_ci.skill.diff import unified_diff
 from skillopt_ci.skill.document import sha256
@@ -63,7 +63,8 @@ async def propose(
     )
     work = partial(learn, run, checkout, plan, mode, chat, models)
     worked = await work_on(plan.batches, work, run.observer)
-    rollouts = [rollout for one in worked for rollout in one.rollouts]
+    rollouts = [one for batch in worked for one in batch.rollouts]
+    rollout = _rollout_record(rollouts)
     if plan.step == 1 and rollouts and all(one.succeeded for one in rollouts):
         run.observer(Note(_TOO_EASY, level="warning"))
     reflections = [reflection for one in worked for reflection in one.reflections]
@@ -72,7 +73,7 @@ async def propose(
     rate, undecided = None, None
     if lr_control(optimizer) == "autonomous" and merged.edits:
         rate, undecided = await decide_learning_rate(
-            skill, merged.edits, mean_of(rollouts), mode=mode, chat=chat
+            skill, merged.edits, rollout, mode=mode, chat=chat
         )
         limit = rate.learning_rate
     selected = await select(
@@ -87,7 +88,7 @@ async def propose(
     # if no analyst answered, a later step reads them
     read = heard if reflections else ()
     record = evidence.ProposalRecord(
-        rollout=_rollout_record(rollouts),
+        rollout=rollout,
         batches=batches,
         patterns=tuple(seen for one in reflections for seen in one.failure_patterns),
         n_failure_patches=sum(one.n_failure_patches for one in batches),
@@ -117,12 +118,12 @@ async def propose(
 
 
 def _rollout_record(rollouts: Sequence[Rollout]) -> evidence.RolloutRecord:
-    means = mean_of(rollouts)
+    hard, soft, n = measured_means(rollouts)
     return evidence.RolloutRecord(
-        hard=means.hard,
-        soft=means.soft,
-        n=means.n,
-        errors=means.errors,
+        hard=hard,
+        soft=soft,
+        n=n,
+        errors=len(rollouts) - n,
         tasks=tuple(
             evidence.TaskOutcome(
                 id=one.task_id,
@@ -211,7 +212,7 @@ _INTEGER = re.compile(r"-?\d{1,9}", re.ASCII)
 async def decide_learning_rate(
     skill: str,
     edits: Sequence[replies.Item],
-    means: Aggregate,
+    rollout: evidence.RolloutRecord,
     *,
     mode: UpdateMode[replies.Item],
     chat: OptimizerChat,
@@ -221,7 +222,7 @@ async def decide_learning_rate(
     user = library.joined(
         library.meta_skill(chat.meta_skill),
         library.current_skill(skill),
-        _training_means(means, len(edits), mode.noun),
+        _training_means(rollout, len(edits), mode.noun),
         library.section(f"Proposed items ({len(edits)} total)", mode.pool(edits)),
         library.previous_steps(chat.step_buffer),
     )
@@ -246,7 +247,7 @@ async def decide_learning_rate(
     return reply, lost
 
 
-def _training_means(means: Aggregate, count: int, noun: str) -> str:
+def _training_means(means: evidence.RolloutRecord, count: int, noun: str) -> str:
     made = means.n + means.errors
     share = means.n / made if made else 0.0
     lost = (

@@ -10,7 +10,7 @@ from skillopt_ci import progress
 from skillopt_ci.aio import map_ordered
 from skillopt_ci.ledger.evidence import BatchRecord
 from skillopt_ci.ledger.records import StepRecord
-from skillopt_ci.rollout.metrics import mean_of
+from skillopt_ci.rollout.metrics import measured_means
 from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.text import plural, score_text
 from skillopt_ci.training.ask import Lost, OptimizerChat
@@ -78,7 +78,8 @@ async def learn(
                     yield made[-1]
         Scores(rollouts=made).refuse_errors(config.evaluation.max_error_rate, "training")
         measured = {one.task_id for one in made if one.status.measured}  # not attempts
-        observer(progress.StageFinished("rollout", score_text(mean_of(made).hard, len(measured))))
+        hard, *_ = measured_means(made)
+        observer(progress.StageFinished("rollout", score_text(hard, len(measured))))
 
     tasks = {task.id: task for task in run.splits.train}
     most, noted = analyst_budget(config.optimizer), notes_from(config.optimizer)
@@ -146,12 +147,12 @@ async def work_on(
 
 def batch_record(worked: WorkedBatch) -> BatchRecord:
     sources = [one.source_type for one in worked.reflections if one.patch.edits]
-    means = mean_of(worked.rollouts)
+    hard, soft, n = measured_means(worked.rollouts)
     return BatchRecord(
         seed=worked.batch.seed,
-        hard=means.hard,
-        soft=means.soft,
-        n=means.n,
+        hard=hard,
+        soft=soft,
+        n=n,
         n_failure_patches=sources.count("failure"),
         n_success_patches=sources.count("success"),
     )

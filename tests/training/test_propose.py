@@ -9,11 +9,10 @@ import pytest
 from update_modes import PATCH
 
 from skillopt_ci.errors import BudgetExhausted, TooManyErrors
-from skillopt_ci.ledger.evidence import LearningRateRecord
+from skillopt_ci.ledger.evidence import LearningRateRecord, RolloutRecord
 from skillopt_ci.model.types import ModelUnavailable, total
 from skillopt_ci.progress import Observer
 from skillopt_ci.prompts.library import Prompts
-from skillopt_ci.rollout.metrics import Aggregate
 from skillopt_ci.skill.edits import Edit
 from skillopt_ci.training import state
 from skillopt_ci.training.ask import OptimizerChat
@@ -226,14 +225,14 @@ def test_the_context_knows_the_skills_the_keys_and_all_splits(checkout, step):
 
 POOL = tuple(Edit("append", content=text, support_count=3) for text in "abcd")
 
-MEASURED = Aggregate(hard=1 / 3, soft=0.5, n=12, errors=0)
+MEASURED = RolloutRecord(hard=1 / 3, soft=0.5, n=12, errors=0)
 
 
 @pytest.fixture
 def decided(prompts: Prompts, observer: Observer) -> Callable[..., LearningRateRecord]:
-    def run(client: Any, means: Aggregate = MEASURED) -> LearningRateRecord:
+    def run(client: Any, rollout: RolloutRecord = MEASURED) -> LearningRateRecord:
         chat = OptimizerChat(client, prompts, observer, "tried before", "be brief")
-        return asyncio.run(decide_learning_rate("# Skill", POOL, means, mode=PATCH, chat=chat))[0]
+        return asyncio.run(decide_learning_rate("# Skill", POOL, rollout, mode=PATCH, chat=chat))[0]
 
     return run
 
@@ -294,7 +293,7 @@ def test_the_optimizer_is_shown_evidence_items_and_memory(scripted, decided, pro
 
 def test_the_optimizer_is_told_the_pessimistic_number_and_the_other(scripted, decided, prompts):
     client = scripted(choosing(2))
-    decided(client, means=Aggregate(0.5, 0.75, 6, 2))
+    decided(client, rollout=RolloutRecord(hard=0.5, soft=0.75, n=6, errors=2))
     assert "- rollout_n: 8\n- rollout_hard: 0.375000\n- rollout_soft: 0.562500" in client.prompts[0]
     said = "- rollout_errors: 2 of 8 attempts could not be measured; they count as failed here."
     assert f"{said} Without them: hard 0.500000, soft 0.750000\n" in client.prompts[0]
