@@ -12,7 +12,7 @@ from skillopt_ci.agents.skill_files import SkillFolder
 from skillopt_ci.agents.streams import READERS, AgentTranscript
 from skillopt_ci.aio import off_the_clock
 from skillopt_ci.computer.computer import SEARCH_PATH, Computer
-from skillopt_ci.config.models import ModelRole
+from skillopt_ci.config.models import PROVIDERS, ModelRole
 from skillopt_ci.config.rollout import AttemptLimits, ExternalConfig
 from skillopt_ci.errors import FileRefused, ModelSetupError, UsageError
 from skillopt_ci.messages import Message
@@ -43,8 +43,8 @@ class AgentFacts:
     confines it. The prompt goes to standard input.
     ``skills`` is the agent's skills folder in a repository, ``instructions`` the file that it
     always reads. One of the variables in ``keys`` must be set; ``passed_on`` are other variables
-    that it may see; ``environ`` is set in addition. ``same_key`` maps a variable to the one that
-    fills it if unset. ``turns_status`` is the exit status for the agent's own limit of turns.
+    that it may see; ``environ`` is set in addition. ``turns_status`` is the exit status for the
+    agent's own limit of turns.
     """
 
     program: str = ""
@@ -54,7 +54,6 @@ class AgentFacts:
     keys: tuple[str, ...] = ()
     passed_on: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
-    same_key: Mapping[str, str] = field(default_factory=dict)
     last_argument: str = ""
     turns_option: str = ""
     cost_option: str = ""
@@ -84,7 +83,6 @@ AGENTS: Mapping[str, AgentFacts] = {
         ),
         last_argument="-",
         keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
-        same_key={"CODEX_API_KEY": "OPENAI_API_KEY"},
     ),
     "copilot": AgentFacts(
         program="copilot",
@@ -150,14 +148,11 @@ def agent_environ(
     settings: ExternalConfig, root: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """The variables that the agent sees in addition to those of its computer."""
-    facts = AGENTS[settings.agent]
     passed_on = {name: environ[name] for name in visible_names(settings) if environ.get(name)}
-    for name, other in facts.same_key.items():
-        if other in passed_on:
-            passed_on.setdefault(name, passed_on[other])
     program = PurePosixPath(agent_program(settings, root))
     path = {"PATH": f"{program.parent}:{SEARCH_PATH}"} if program.is_absolute() else {}
-    return {**path, **facts.environ, **passed_on}
+    own = AGENTS[settings.agent].environ
+    return {**path, **own, **PROVIDERS[settings.agent].with_keys(passed_on)}
 
 
 def _agent_command(

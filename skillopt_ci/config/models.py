@@ -62,6 +62,11 @@ class Preset:
     variables: tuple[str, ...] = ()
     same_key: Mapping[str, str] = field(default_factory=dict)
 
+    def with_keys(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """``environ`` with the variables that ``same_key`` fills."""
+        same = {name: environ[other] for name, other in self.same_key.items() if other in environ}
+        return {**same, **environ}
+
 
 PROVIDERS: Mapping[ProviderName, Preset] = TypeAdapter(dict[ProviderName, Preset]).validate_python(
     tomllib.loads(resources.files(__package__).joinpath("providers.toml").read_text("utf-8"))

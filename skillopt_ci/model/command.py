@@ -65,10 +65,7 @@ class CommandClient:
         self, section: str, config: ModelRole, root: Path, environ: Mapping[str, str]
     ) -> None:
         self._section, self._config = section, config
-        self._environ = visible_environ(environ, config.variables)
-        for name, other in config.preset.same_key.items():
-            if other in self._environ:
-                self._environ.setdefault(name, self._environ[other])
+        self._environ = config.preset.with_keys(visible_environ(environ, config.variables))
         self._secrets = secret_values(config.variables, environ)
         root = root.resolve()
         program, *others = (
