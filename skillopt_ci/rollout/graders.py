@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
@@ -52,13 +52,14 @@ _NO_XML = re.compile(
 _DISABLED = ("notrun", "disabled")  # GoogleTest and CTest write no <skipped> for these tests
 #: Totals count these as failures: tests that passed when repeated (Gradle), and to-dos (Node.js).
 _EXCUSED = (".//flakyFailure", ".//flakyError", ".//skipped[@type='todo']")
-#: Make room for the grader's files; run a command with safe imports; Python runs this at its start.
-_CLEAR, _IN_ORDER, _INSTALLED_FIRST = (
-    files(__package__).joinpath(name).read_text(encoding="utf-8")
-    for name in ("clear.sh", "in_order.sh", "installed_first.py.template")
-)
 #: Exit statuses of commands killed by a signal; 255 is excluded, since programs use it.
 _SIGNALLED = range(129, 193)
+
+
+@cache
+def _script(name: str) -> str:
+    """The text of a file beside this module, which runs on the grader's computer."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class ComputerGrader:
         stale = () if self.spec.report is None else (self.spec.report.file,)
         if files or stale:
             cleared = await computer.run(
-                ["sh", "-c", _CLEAR, "sh", *files, *stale], timeout=seconds
+                ["sh", "-c", _script("clear.sh"), "sh", *files, *stale], timeout=seconds
             )
             if cleared.exit_code or cleared.timed_out:
                 raise GraderBroke(f"making room for the grader {how_it_ended(cleared, seconds)}")
@@ -134,12 +135,12 @@ class ComputerGrader:
         # a name that the agent cannot have guessed, even if this is its own computer
         folder = f"{HOME}/.grading-{secrets.token_hex(8)}"
         modules = {PurePosixPath(name).parts[0].removesuffix(".py") for name in files}
-        site = f"OWN = {sorted(modules)!r}\n{_INSTALLED_FIRST}"
+        site = f"OWN = {sorted(modules)!r}\n{_script('installed_first.py.template')}"
         await computer.write(f"{folder}/sitecustomize.py", site.encode())
 
         async def run(command: Sequence[str]) -> CommandResult:
-            in_order = ["sh", "-c", _IN_ORDER, "sh", computer.locate(folder), *command]
-            return await computer.run(in_order, timeout=seconds)
+            script = ("sh", "-c", _script("in_order.sh"), "sh", computer.locate(folder))
+            return await computer.run([*script, *command], timeout=seconds)
 
         return run
 
