@@ -152,10 +152,8 @@ def meta_skill(run: Run, checkout: Checkout) -> str:
 def measured_before(run: Run, checkout: ScoredCheckout, candidate: str) -> Snapshot | None:
     """``candidate`` as it was measured, or an equivalent text; the measurement may be partial."""
     state, name, read_as = checkout.state, sha256(candidate), reading_sha256(candidate)
-    if state.measured_under == run.measured_under:
-        for snapshot in (state.current, state.best):
-            if snapshot.sha256 == name:
-                return snapshot
+    if state.best.sha256 == name and state.measured_under == run.measured_under:
+        return state.best
     for entry in reversed(checkout.history):
         same = entry.candidate_sha256 == name or entry.candidate_reading == read_as
         if same and (found := _measurement(run, checkout, entry)) is not None:
