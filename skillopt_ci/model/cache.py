@@ -222,11 +222,13 @@ class CacheFile:
             raise InfrastructureError(f"{self._name} {self._path} failed: {error}") from error
 
 
-class _Shape(BaseModel):
+class Line(BaseModel):
+    """A line of JSON passed between machines; nested dataclasses follow this configuration."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, str_max_length=50_000_000)
 
 
-class _Reply(_Shape):
+class _Reply(Line):
     text: str
     finish_reason: str
     model: str
@@ -234,12 +236,12 @@ class _Reply(_Shape):
     tool_calls: tuple[ToolCall, ...] = ()
 
 
-class _Refusal(_Shape):
+class _Refusal(Line):
     refusal: str
     hint: str
 
 
-class _Answer(_Shape):
+class _Answer(Line):
     key: str = Field(pattern=r"^[0-9a-f]{64}$")
     paid_by: str = Field(max_length=1_000)
     usage: Usage
@@ -377,7 +379,7 @@ class CachedClient:
 Take = Callable[[str], Callable[[], None]]
 
 
-class _Header(_Shape):
+class _Header(Line):
     format: Literal["skillopt-ci answers"] = "skillopt-ci answers"
     version: Literal[1] = 1
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from skillopt_ci.model.budget import Meter
-from skillopt_ci.model.cache import USAGE, CacheFile, sha256_of
+from skillopt_ci.model.cache import USAGE, CacheFile, Line, sha256_of
 from skillopt_ci.model.types import Account, Role, Usage
 from skillopt_ci.progress import silent
 from skillopt_ci.rollout.types import Attempt, AttemptRequest
@@ -26,13 +26,7 @@ _MOST_UNPACKED_BYTES = 200_000_000
 _Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class _Schema(BaseModel):
-    """JSON passed between machines; the configuration also applies to nested dataclasses."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=50_000_000)
-
-
-class AttemptLine(_Schema):
+class AttemptLine(Line, strict=False):
     attempt: _Key
     paid_by: Annotated[str, Field(max_length=1_000)]
     usage: Usage
@@ -40,7 +34,7 @@ class AttemptLine(_Schema):
     artifacts: Annotated[str, Field(max_length=2 * _MOST_UNPACKED_BYTES)] = ""
 
 
-class GradeLine(_Schema):
+class GradeLine(Line, strict=False):
     grade: _Key
     scorer: _Key
     score: Score
