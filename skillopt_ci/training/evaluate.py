@@ -12,7 +12,7 @@ from skillopt_ci.rollout.types import AttemptRequest, Rollout
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.text import plural, score
 from skillopt_ci.training.gate import Ask, Ending, Setup, Test, decide, sequential_test, set_up
-from skillopt_ci.training.measure import Scores, measurement_of, rounds, text_of
+from skillopt_ci.training.measure import Scores, measurement_of, round_of, text_of
 from skillopt_ci.training.memory import measured_before, past_scores
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import Candidate, ScoredCheckout
@@ -182,8 +182,8 @@ def first_attempts(
     evaluation = evaluation_of(run.config.evaluation, run.config.optimizer, record)
     first = next(sequential_test(_set_up(run, checkout, skill, evaluation), {}))
     tasks = {task.id: task for task in run.selection}
-    asked = ((tasks[name], 0) for ask in (first, *first.sure({})) for name in ask.tasks)
-    return rounds(asked, skill, STAGE, run.config.rollout.attempts)
+    asked = (tasks[name] for ask in (first, *first.sure({})) for name in ask.tasks)
+    return round_of(run, asked, skill, STAGE)
 
 
 async def _roll_out(
@@ -206,7 +206,7 @@ async def _roll_out(
                 under_way.begin(one)
 
     async def carry_out(asked: Ask) -> tuple[Rollout, ...]:
-        requests = rounds(((tasks[name], 0) for name in asked.tasks), skill, STAGE, each)
+        requests = round_of(run, map(tasks.__getitem__, asked.tasks), skill, STAGE)
         return await models.runner.carry_out(requests, arrive)
 
     async with Begun(carry_out) as under_way:

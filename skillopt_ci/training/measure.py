@@ -57,6 +57,13 @@ def rounds(
     )
 
 
+def round_of(
+    run: Run, tasks: Iterable[Task], skill: str, stage: str, number: int = 0
+) -> tuple[AttemptRequest, ...]:
+    """The attempts of one round at ``tasks``; a new ``number`` means fresh answers."""
+    return rounds(((task, number) for task in tasks), skill, stage, run.config.rollout.attempts)
+
+
 def made_under(
     skill_sha256: str, basis: str | None, records: Iterable[StepRecord]
 ) -> list[tuple[str, int]]:
@@ -127,9 +134,7 @@ async def measure(
     ModelSetupError if the target refused every task of a ``baseline``, which would compare as 0.
     """
     runner, evaluation = models.runner, run.config.evaluation
-    requests = rounds(
-        ((task, attempt) for task in tasks), skill, stage, run.config.rollout.attempts
-    )
+    requests = round_of(run, tasks, skill, stage, attempt)
     run.observer(StageStarted(stage, len(requests)))
     scores, blank = Scores(task.id for task in tasks), list[bool]()
     async with aclosing(runner.stream(requests)) as rollouts:

@@ -6,7 +6,7 @@ unclaimed and charged to the work that uses it, so no record depends on what was
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -26,12 +26,11 @@ from skillopt_ci.progress import StageAdvanced, StageFinished, StageStarted
 from skillopt_ci.rollout.store import AttemptStore
 from skillopt_ci.rollout.types import AttemptRequest
 from skillopt_ci.skill.regions import reading_sha256
-from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.baseline import as_scored, unscored_texts
 from skillopt_ci.training.confirm import due_test
 from skillopt_ci.training.evaluate import first_attempts, known_snapshot
 from skillopt_ci.training.final_evaluation import finish_due
-from skillopt_ci.training.measure import next_rounds, rounds
+from skillopt_ci.training.measure import next_rounds, round_of, rounds
 from skillopt_ci.training.plan import boundary_due, last_step_of, plan_step, shuffled
 from skillopt_ci.training.rollout_stage import attempts_so_far
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
@@ -174,14 +173,14 @@ def look_ahead(run: Run) -> Outlook | None:
     texts = unscored_texts(run, checkout)
     if checkout.state is None or texts:
         step = 1 if checkout.state is None else checkout.state.step + 1
-        each = (_attempts(run, run.selection, text, "selection") for text in texts)
+        each = (round_of(run, run.selection, text, "selection") for text in texts)
         return Outlook("measure", step, tuple(chain.from_iterable(each)), checkout.spent)
     scored = as_scored(checkout, checkout.state)
     if (candidate := candidate_at(run, scored, position.candidate)) is not None:
         known = known_snapshot(run, scored, candidate.skill)
         asked = frozenset[str]() if known is None else known.measurement.asked
         tasks = [task for task in run.selection if task.id not in asked]
-        attempts = _attempts(run, tasks, candidate.skill, "selection")
+        attempts = round_of(run, tasks, candidate.skill, "selection")
         spent = scored.spent + candidate.record.usage
         return Outlook("evaluation", candidate.record.step, attempts, spent)
     last = Outlook("test", scored.state.step, (), scored.spent)
@@ -199,7 +198,7 @@ def look_beyond(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) ->
         drawn = shuffled(run.splits.train, sampling_seed(run, epoch))
         drawn = drawn[: run.config.optimizer.slow_update_samples]
         both = dict.fromkeys((earlier_skill(run, checkout, epoch), checkout.skill))
-        sides = (_attempts(run, drawn, skill, "slow_rollout") for skill in both)
+        sides = (round_of(run, drawn, skill, "slow_rollout") for skill in both)
         return Outlook("comparison", step, tuple(chain.from_iterable(sides)), spent)
     # The first epoch's end calls no model, but it may add a region for guidance to the skill.
     skill, _ = first_epoch(run, checkout)
@@ -221,10 +220,10 @@ def tests_due(run: Run, checkout: ScoredCheckout) -> tuple[AttemptRequest, ...]:
     if not run.tested_under or tested or not inline or now.epoch < end.epoch:
         return ()
     initial = run.ledger.read(checkout.commit, run.folder.initial_skill) or ""
-    tests = _attempts(run, run.test, initial, "test first")
+    tests = round_of(run, run.test, initial, "test first")
     if step <= last or boundary_due(run, checkout) is not None:
         return tests
-    return tests + _attempts(run, run.test, checkout.skill, "test last")
+    return tests + round_of(run, run.test, checkout.skill, "test last")
 
 
 def _rollout(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Outlook | None:
@@ -235,12 +234,6 @@ def _rollout(run: Run, checkout: ScoredCheckout, *uncommitted: StepRecord) -> Ou
     tasks = (task for batch in plan.batches for task in batch.tasks)
     fresh = next_rounds(tasks, attempts_so_far(run, checkout, *uncommitted), each)
     return Outlook("rollout", step, rounds(fresh, checkout.skill, "rollout", each), checkout.spent)
-
-
-def _attempts(
-    run: Run, tasks: Sequence[Task], skill: str, stage: str
-) -> tuple[AttemptRequest, ...]:
-    return rounds(((task, 0) for task in tasks), skill, stage, run.config.rollout.attempts)
 
 
 # Shards: several machines make these attempts, for the cache of the one that does the step.

@@ -30,7 +30,7 @@ from skillopt_ci.tasks.task import Task
 from skillopt_ci.text import collapsed, plural
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import GuardContext, guard_context
-from skillopt_ci.training.measure import Scores, rounds
+from skillopt_ci.training.measure import Scores, round_of
 from skillopt_ci.training.memory import meta_skill
 from skillopt_ci.training.plan import EPOCH_STRIDE, shuffled
 from skillopt_ci.training.reflect import conversation_entries, keep_ends
@@ -300,8 +300,7 @@ async def compare_epochs(
 
     async def both(tasks: Sequence[Task]) -> tuple[Sequence[Rollout], Sequence[Rollout]]:
         before, after = (
-            rounds(((task, 0) for task in tasks), skill, "slow_rollout", each)
-            for skill in (earlier, current)
+            round_of(run, tasks, skill, "slow_rollout") for skill in (earlier, current)
         )
         rollouts = await models.runner.carry_out(
             before + after, lambda one: observer(StageAdvanced("compare", one.task_id))
