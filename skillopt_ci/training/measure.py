@@ -123,18 +123,18 @@ async def measure(
     tasks: Sequence[Task],
     *,
     stage: str = "selection",
-    attempt: int = 0,
+    number: int = 0,
     seen: Callable[[Rollout], object] = silent,
     baseline: bool = False,
 ) -> Measurement:
     """Roll out ``tasks`` under ``skill`` and return the scores per task and their mean.
 
-    ``attempt`` is the number of the round: a new number means fresh answers. ``seen`` is called
-    with every rollout; none is kept. Raises TooManyErrors if too many could not be measured, and
-    ModelSetupError if the target refused every task of a ``baseline``, which would compare as 0.
+    ``number`` is that of the round, see :func:`round_of`. ``seen`` is called with every rollout;
+    none is kept. Raises TooManyErrors if too many could not be measured, and ModelSetupError if the
+    target refused every task of a ``baseline``, which would compare as 0.
     """
     runner, evaluation = models.runner, run.config.evaluation
-    requests = round_of(run, tasks, skill, stage, attempt)
+    requests = round_of(run, tasks, skill, stage, number)
     run.observer(StageStarted(stage, len(requests)))
     scores, blank = Scores(task.id for task in tasks), list[bool]()
     async with aclosing(runner.stream(requests)) as rollouts:

@@ -254,7 +254,7 @@ async def calibrate(run: Run, skill: str, effect: float, draws: int) -> Calibrat
     async with run.models(f"{secrets.token_hex(4)} calibrate") as models:
 
         async def one(number: int) -> Measurement:
-            return await measure(run, models, skill, run.selection, attempt=number)
+            return await measure(run, models, skill, run.selection, number=number)
 
         drawn = await map_ordered(one, range(draws), limit=draws)
     names = [name for name in drawn[0].tasks if all(name in one.tasks for one in drawn)]
