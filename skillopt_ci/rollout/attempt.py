@@ -62,13 +62,13 @@ class Grading(Protocol):
 class Runner:
     """Makes as many attempts at once as ``slots`` admit, here unless there is an ``executor``.
 
-    ``begun`` waits if the same attempt is already being made elsewhere.
+    ``join`` waits for the same attempt if it is being prefetched.
     """
 
     attempting: "AttemptRunner"
     slots: Slots
     executor: Executor | None = None
-    begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
+    join: Callable[[AttemptRequest], Awaitable[None]] | None = None
 
     @property
     def caveat(self) -> str:
@@ -91,8 +91,8 @@ class Runner:
     async def _carry_out(
         self, request: AttemptRequest, done: Callable[[Rollout], None] = silent
     ) -> Rollout:
-        if self.begun is not None:
-            await self.begun(request)
+        if self.join is not None:
+            await self.join(request)
         async with self.slots:
             if self.executor is None:
                 rollout = await self.attempting(request)

@@ -68,7 +68,7 @@ async def prefetching(run: Run) -> AsyncIterator[Run]:
         prefetcher = Prefetcher(make, equipment.attempts)
         try:
             yield replace(
-                ready, listen=lambda event: hear(ready, prefetcher, event), begun=prefetcher.begun
+                ready, listen=lambda event: hear(ready, prefetcher, event), join=prefetcher.join
             )
         except BaseException as error:
             await prefetcher.close(patient=isinstance(error, SkilloptError))
@@ -120,7 +120,7 @@ class Prefetcher:
                 if (key := self._key(request)) not in self._known:
                     self._known[key] = asyncio.create_task(self._work(key, request, queue))
 
-    async def begun(self, request: AttemptRequest) -> None:
+    async def join(self, request: AttemptRequest) -> None:
         """Wait until ``request``, if under way, is done or has failed; drop it if it is queued."""
         key = self._key(request)
         if key in self._begun:

@@ -202,7 +202,7 @@ class Equipment:
         scope: str,
         meter: Meter,
         used: Callable[[str], object] = silent,
-        begun: Callable[[AttemptRequest], Awaitable[None]] | None = None,
+        join: Callable[[AttemptRequest], Awaitable[None]] | None = None,
     ) -> AsyncIterator["OpenModels"]:
         """Open models for work whose calls are counted by ``meter`` and kept under ``scope``.
 
@@ -252,7 +252,7 @@ class Equipment:
                     make = resolve_name(_EXECUTORS[settings.type])
                     self._elsewhere = make(run, settings, solver, self._resources)
                 executor = self._elsewhere(attempting)
-            runner = Runner(attempting, self.attempts, executor=executor, begun=begun)
+            runner = Runner(attempting, self.attempts, executor=executor, join=join)
             yield OpenModels(client, runner, meter)
 
 
@@ -361,7 +361,7 @@ class Run(RunnerParts):
     """One run on one repository, with the skill at ``skill_path`` in it.
 
     ``command_started`` is a reading of ``clock``, in seconds. ``reviewer_notes`` has the oldest
-    first. ``listen`` receives the trainer's events; ``begun`` waits for an attempt that is being
+    first. ``listen`` receives the trainer's events; ``join`` waits for an attempt that is being
     prefetched. ``kept`` is for ``State.kept``.
     """
 
@@ -374,7 +374,7 @@ class Run(RunnerParts):
     kept: Mapping[str, object] = field(default_factory=dict)
     reviewer_notes: tuple[ReviewerNote, ...] = ()
     listen: Callable[[object], None] = silent
-    begun: Callable[[AttemptRequest], Awaitable[None]] | None = None
+    join: Callable[[AttemptRequest], Awaitable[None]] | None = None
     equipment: Equipment | None = None
 
     @property
@@ -462,7 +462,7 @@ class Run(RunnerParts):
             )
             equipment.unrecorded = Unrecorded(meter, scope, tuple(others))
             try:
-                async with equipment.models(self, scope, meter, begun=self.begun) as models:
+                async with equipment.models(self, scope, meter, join=self.join) as models:
                     yield models
             finally:
                 # at the end, so that no candidate's record holds what its resumption charges again

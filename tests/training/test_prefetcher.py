@@ -76,8 +76,8 @@ async def test_begun_waits_for_what_is_under_way_and_leaves_others(prefetcher, h
     hands.failure = ModelSetupError("the model is loading")
     prefetcher.expect([order("a"), order("b"), order("c")])
     await rounds()
-    await prefetcher.begun(order("c"))
-    needs = asyncio.create_task(prefetcher.begun(order("a")))
+    await prefetcher.join(order("c"))
+    needs = asyncio.create_task(prefetcher.join(order("a")))
     await rounds()
     assert not needs.done()
     await hands.finish("a", "b", "c")
@@ -89,7 +89,7 @@ async def test_begun_ignores_another_attempt_skill_or_task(prefetcher, hands, sl
     prefetcher.expect([order("a")])
     await rounds()
     for other in (order("a", attempt=1), order("a", skill="Do not.\n"), order("b")):
-        await asyncio.wait_for(prefetcher.begun(other), 60)
+        await asyncio.wait_for(prefetcher.join(other), 60)
     assert hands.asked == ["a"]
 
 
