@@ -15,7 +15,7 @@ from skillopt_ci.config.config import Evaluation, GateConfig, Optimizer
 from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.git.history import parents
 from skillopt_ci.git.locks import is_held
-from skillopt_ci.ledger.records import Basis, BoundaryRecord, Decision, State, StepRecord
+from skillopt_ci.ledger.records import BoundaryRecord, Decision, StepRecord
 from skillopt_ci.ledger.summary import MEASURED_ANEW
 from skillopt_ci.report import terminal, words
 from skillopt_ci.report.view import RunView, StepPlace, event_view
@@ -305,16 +305,31 @@ def _outcome(
         return "the commits are gone"
     proposed = record.proposal.notes if isinstance(record, StepRecord) else None
     notes = decision is not record.decision or (proposed is not None and proposed.alone)
-    evaluation = _evaluation_of(after.basis, record, notes=notes)
-    outcome = _compared(decision, before, evaluation, notes_only=notes)
+    recorded: Any = after.basis.config
+    gate = recorded["evaluation"]["gate"]
+    if gate.get("policy", "strict") != "strict":
+        return "not replayed: its gate is retired"
+    options = _known(Evaluation, {**recorded["evaluation"], "gate": _known(GateConfig, gate)})
+    optimizer = _known(Optimizer, recorded["optimizer"])
+    evaluation = evaluation_of(options, optimizer, record, notes=notes)
+    found = replay(decision, before, evaluation, notes_only=notes)
+    kept = "gate.difference gate.standard_error gate.compared" if decision.gate else ""
+    facts = f"action score_before score_after beats_best {kept}"
+    if found is not None:
+        if pick(found, facts) == pick(decision, facts):
+            return "the same"
+        guarded = found.model_copy(update={"action": "reject", "beats_best": False})
+        if decision.gate and decision.gate.losses and pick(guarded, facts) == pick(decision, facts):
+            return "not replayed: types of task lost too much"
     step = record if isinstance(record, StepRecord) else reader.step(record.step)
     # on record is the configuration of this or an earlier proposal, not the verdict's
-    unchanged = step.proposal.config_sha256 == after.config_sha256 and (
-        step.basis_sha256 in ("", sha256(after.basis.model_dump_json()))
-    )
-    if outcome.startswith("differs") and not unchanged:
+    if step.proposal.config_sha256 != after.config_sha256 or (
+        step.basis_sha256 not in ("", sha256(after.basis.model_dump_json()))
+    ):
         return "not replayed: the configuration had changed by then"
-    return outcome
+    if found is None:
+        return "differs: the scores leave the verdict open"
+    return f"differs: {found.verdict}, {found.score_before:.4f} → {found.score_after:.4f}"
 
 
 def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, str]]:
@@ -334,35 +349,6 @@ def _replayed_confirmations(reader: RunReader) -> Iterator[tuple[str, str, int, 
         yield f"confirmation {test}", record.action, len(record.pairs), outcome
 
 
-def _evaluation_of(
-    basis: Basis, record: StepRecord | BoundaryRecord, *, notes: bool
-) -> Evaluation | None:
-    facts: Any = basis.config
-    gate = facts["evaluation"]["gate"]
-    if gate.get("policy", "strict") != "strict":
-        return None
-    evaluation = _known(Evaluation, {**facts["evaluation"], "gate": _known(GateConfig, gate)})
-    return evaluation_of(evaluation, _known(Optimizer, facts["optimizer"]), record, notes=notes)
-
-
 def _known(section: type[Part], facts: Mapping[str, object]) -> Part:
     """What is on record of a section, without settings that only earlier versions had."""
     return section.model_validate({k: v for k, v in facts.items() if k in section.model_fields})
-
-
-def _compared(
-    decision: Decision, before: State, evaluation: Evaluation | None, *, notes_only: bool
-) -> str:
-    if evaluation is None:
-        return "not replayed: its gate is retired"
-    found = replay(decision, before, evaluation, notes_only=notes_only)
-    if found is None:
-        return "differs: the scores leave the verdict open"
-    kept = "gate.difference gate.standard_error gate.compared" if decision.gate else ""
-    facts = f"action score_before score_after beats_best {kept}"
-    if pick(found, facts) == pick(decision, facts):
-        return "the same"
-    guarded = found.model_copy(update={"action": "reject", "beats_best": False})
-    if decision.gate and decision.gate.losses and pick(guarded, facts) == pick(decision, facts):
-        return "not replayed: types of task lost too much"
-    return f"differs: {found.verdict}, {found.score_before:.4f} → {found.score_after:.4f}"
