@@ -17,7 +17,7 @@ from skillopt_ci.cli.read import RunReader, gather, open_reader
 from skillopt_ci.errors import SkilloptError, UsageError
 from skillopt_ci.redaction import Redact, unchanged
 from skillopt_ci.report.effects import edit_effects
-from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, newest, recorded, wishes
+from skillopt_ci.report.html_attempts import Recorded, Trajectory, Turn, recorded, wishes
 from skillopt_ci.report.html_charts import TaskGrade, anchor, grade_of
 from skillopt_ci.report.html_page import Evidence, Version, build_page
 from skillopt_ci.report.terminal import MEASURED, shortened, trace_lines
@@ -114,15 +114,9 @@ def page_evidence(reader: RunReader, redact: Redact = unchanged) -> Evidence:
     attempts, count = recorded_attempts(reader, run, redact)
     log = reader.ledger.log(reader.commit, paths=(reader.folder.path,))
     edited = [Version("changed since, not scored yet", run.skill)] if run.unscored else []
-    candidates = {
-        view.anchor: (run.texts[view.made.skill_before], run.texts[view.made.skill_after])
-        for view in newest(run)
-        if view.made.changed and {view.made.skill_before, view.made.skill_after} <= run.texts.keys()
-    }
     return Evidence(
         run=run,
         versions=(*_versions(run), *edited),
-        candidates=candidates,
         meta_skill=(reader.folder.read(reader.folder.meta_skill) or "").strip(),
         attempts=attempts,
         count=count,

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -40,14 +40,12 @@ class Version:
 class Evidence:
     """A run with every step's evidence; the skill's ``versions`` are oldest first, current last.
 
-    ``candidates`` has the text before and after each candidate, by the anchor of its section,
-    unless its commits are no longer reachable. ``attempts`` are some of the ``count`` attempts
-    recorded on this machine; ``dates`` are the days of the run's first and newest commit.
+    ``attempts`` are some of the ``count`` attempts recorded on this machine; ``dates`` are the days
+    of the run's first and newest commit.
     """
 
     run: RunView
     versions: tuple[Version, ...]
-    candidates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     meta_skill: str = ""
     attempts: Recorded = field(default_factory=dict)
     count: int = 0

@@ -55,8 +55,7 @@ def test_every_text_of_the_skill_is_there_with_where_it_came_from(finished):
     assert len(found.versions) == len(dict.fromkeys(history))
     assert found.versions[0].label == "at the start"
     assert all(version.anchor for version in found.versions[1:])
-    merged = {f"step-{record.step}" for record in found.run.steps if record.proposal.changed}
-    assert merged <= set(found.candidates)
+    assert {one.proposal.skill_after for one in found.run.steps} <= set(found.run.texts)
 
 
 def course(*events: dict[str, object], status: str = "scored", hard: float = 0.0) -> AttemptTrace:
@@ -444,7 +443,7 @@ def test_a_candidate_in_flight_is_shown_until_it_has_its_verdict(cli, checkout):
     folder = checkout.folder
     assert fates(checkout) == [("in flight", "Step 2"), ("merged", "Step 1")]
     reader = open_reader(Globals({}, folder))
-    assert HARMFUL in page_evidence(reader).candidates["step-2"][1]
+    assert any(HARMFUL in text for text in page_evidence(reader).run.texts.values())
     assert reader.version == f"{checkout.ref(BRANCH)}{checkout.ref(CANDIDATE)}"
     assert "<b>Step 2</b>: in flight" in cli(folder, "comment", "--json").json["comment"]
     assert cli(folder, "show", "2", "--json").json["decision"] is None

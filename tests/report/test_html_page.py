@@ -46,11 +46,10 @@ ATTEMPTS = (
 
 
 def evidence(run: RunView | None = None, **changes: object) -> Evidence:
-    run = run or plain_run()
+    run = run or replace(plain_run(), texts={"a": OLD, "b": NEW})
     values: dict[str, object] = {
         "run": run,
         "versions": (Version("at the start", OLD), Version("step 1", NEW, "step-1")),
-        "candidates": {"step-1": (OLD, NEW)},
         "meta_skill": "Short rules help.",
         "attempts": recorded(run, ATTEMPTS),
         "count": 9,
@@ -413,13 +412,13 @@ def test_what_is_hostile_is_only_shown(show):
     verdict = {"reason": bad, "fixed": (bad,), "measurement": measured}
     record = altered(run.steps[0], verdict, **work)
     state = run.state.model_copy(update={"skill": bad})
-    hostile = RunView(state, run.history, (record,), commit=run.commit)
+    texts = {proposal.skill_before: bad, proposal.skill_after: bad + "more"}
+    hostile = RunView(state, run.history, (record,), commit=run.commit, texts=texts)
     made = Trajectory(bad, "rollout", 0, "a", bad, None, (Turn("tool", bad, bad),))
     page = show(
         evidence(
             hostile,
             versions=(Version(bad, bad), Version(bad, bad + "more", "step-1")),
-            candidates={"step-1": (bad, bad + "more")},
             meta_skill=bad,
             attempts=recorded(hostile, [made]),
             effects={(1, 0): Effect(0.1, 0.1)},
