@@ -256,7 +256,7 @@ def open_run(settings: Globals, observer: Observer) -> Run:
         redact=redact,
         pool=parts.pool,
         environment=environment,
-        events=events_path(ledger, config.run),
+        events=events_path(ledger),
     )
 
 
@@ -288,6 +288,6 @@ def skill_path(loaded: Loaded, repository: Path) -> str:
     )
 
 
-def events_path(ledger: Ledger, run: str) -> Path:
+def events_path(ledger: Ledger) -> Path:
     """The folder of the run's events: inside `.git`, so that no checkout shows them."""
-    return ledger.common_dir / "skillopt-ci" / "events" / run
+    return ledger.common_dir / "skillopt-ci" / "events" / ledger.run

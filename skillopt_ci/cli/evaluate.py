@@ -209,7 +209,7 @@ def trace_command(
     ledger = Ledger.open(loaded.root, loaded.config.run, loaded.config.git)
     found, steps = None, dict[object, list[Mapping[str, object]]]()  # by the work's key
     seen: dict[str, dict[str, None]] = {}  # attempts by task
-    for trace in attempt_traces(read_events(events_path(ledger, ledger.run))):
+    for trace in attempt_traces(read_events(events_path(ledger))):
         seen.setdefault(trace.task, {})[f"{trace.stage} {trace.attempt}"] = None
         if trace.task == task and trace.work and not trace.work.get("stored"):
             steps[trace.work.get("key")] = trace.events[1:]

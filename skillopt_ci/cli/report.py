@@ -143,7 +143,7 @@ def recorded_attempts(reader: RunReader, run: RunView, redact: Redact) -> tuple[
     seen = set[tuple[str, str, int, str]]()
 
     def wished() -> Iterator[Trajectory]:
-        for trace in attempt_traces(read_events(events_path(reader.ledger, reader.state.run))):
+        for trace in attempt_traces(read_events(events_path(reader.ledger))):
             seen.add((trace.stage, trace.task, trace.attempt, trace.skill_sha256))
             if (trace.stage, trace.task, trace.skill_sha256) in wanted:
                 yield trajectory(trace, redact)

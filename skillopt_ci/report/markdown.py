@@ -70,11 +70,11 @@ def code(text: str, limit: int = 80) -> str:
     return f"<code>{_inert(name) or '–'}</code>"
 
 
-def codes(texts: Sequence[str], most: int = 12, limit: int = 60) -> str:
+def codes(texts: Sequence[str], most: int = 12) -> str:
     """A list of names and how many more there are; a word if there are none."""
     if not texts:
         return "none"
-    rest, shown = len(texts) - most, ", ".join(code(text, limit) for text in texts[:most])
+    rest, shown = len(texts) - most, ", ".join(code(text, 60) for text in texts[:most])
     return f"{shown} and {rest:,} more" if rest > 0 else shown
 
 
