@@ -60,7 +60,7 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         running = unevaluated_check(run.config.run, head, None, why, links, again=pull.again)
         view, outputs, exit_code = _compare(run, client, running)
     wishes = run.config.github
-    tasks = None if job.configured is None else task_places(job.configured, run.ledger.git.folder)
+    tasks = task_places(run.splits.all, run.ledger.git.folder)
     if view.why == UNCHANGED:
         report = untouched_comment(view.run, view.why, links)
         check = unevaluated_check(view.run, head, "success", view.why, links)

@@ -1,6 +1,6 @@
 """``skillopt-ci comment``: update GitHub. Refusals become notes, since the steps are paid for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,6 @@ from skillopt_ci.cli.build import load_configured
 from skillopt_ci.cli.options import Globals, command
 from skillopt_ci.cli.read import open_reader, view
 from skillopt_ci.config.config import GitHub
-from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import LostRace, SkilloptError
 from skillopt_ci.github.types import Comment, WantedPullRequest
 from skillopt_ci.report import comment
@@ -21,6 +20,7 @@ from skillopt_ci.report.markdown import Links
 from skillopt_ci.report.view import RunView
 from skillopt_ci.sanitize import harmless
 from skillopt_ci.tasks.loading import load_splits
+from skillopt_ci.tasks.task import Task
 
 if TYPE_CHECKING:
     from skillopt_ci.github.client import Client
@@ -80,7 +80,10 @@ def publish_run(settings: Globals, client: "Client", inconclusive: str = "") -> 
     reader, wishes, tasks = open_reader(settings), GitHub(), dict[str, comment.TaskPlace]()
     if settings.config_file.is_file():
         loaded = load_configured(settings)
-        wishes, tasks = loaded.config.github, task_places(loaded, reader.ledger.git.folder)
+        wishes, files = loaded.config.github, loaded.config.tasks
+        with suppress(SkilloptError):  # the check goes without places
+            splits = None if files is None else load_splits(files, loaded.root)
+            tasks = {} if splits is None else task_places(splits.all, reader.ledger.git.folder)
     run = replace(view(reader), inconclusive=inconclusive)
     return publish(run, client, wishes, links_of(settings.environ), tasks=tasks)
 
@@ -163,16 +166,13 @@ def note_id(said: Comment) -> str:
     return f"{said.kind}-{said.id}"
 
 
-def task_places(loaded: Loaded, repository: Path) -> dict[str, comment.TaskPlace]:
-    """Where each task is defined in the repository; nothing if they cannot be read."""
+def task_places(tasks: Iterable[Task], repository: Path) -> dict[str, comment.TaskPlace]:
+    """Where each of ``tasks`` is defined in the repository, if it is."""
     found, root = dict[str, comment.TaskPlace](), repository.resolve()
-    if loaded.config.tasks is None:
-        return found
-    with suppress(SkilloptError):
-        for task in load_splits(loaded.config.tasks, loaded.root).all:
-            file = task.file and task.file.resolve()
-            if file and task.line and file.is_relative_to(root):
-                found[task.id] = comment.TaskPlace(file.relative_to(root).as_posix(), task.line)
+    for task in tasks:
+        file = task.file and task.file.resolve()
+        if file and task.line and file.is_relative_to(root):
+            found[task.id] = comment.TaskPlace(file.relative_to(root).as_posix(), task.line)
     return found
 
 

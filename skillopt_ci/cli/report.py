@@ -213,7 +213,7 @@ def _serve(settings: Globals, port: int) -> None:
         try:
             if request.host.partition(":")[0] not in (_HOST, "localhost"):
                 # a foreign page could otherwise read this one by a name of its own for this address
-                status, body = HTTPStatus.FORBIDDEN, "not by this name"
+                status, body = HTTPStatus.FORBIDDEN, f"open http://{_HOST} instead"
             elif request.path == "/":
                 kind, body = "text/html", await newest_page()
             elif request.path == "/version":

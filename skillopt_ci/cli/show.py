@@ -82,7 +82,7 @@ def status_command(settings: Globals) -> None:
             ("its proposal", f"{words.usage_text(flying.record.usage)}; not yet part of `used`"),
         ]
     if refused:
-        rows.append(("next", f"no step before this is mended: {refused}"))
+        rows.append(("next", f"no step until you fix this: {refused}"))
     elif flying and not stale:
         rows.append(("next", "the verdict on it, by `step` or `run`"))
     elif coming is not None:
