@@ -155,7 +155,7 @@ def _revert(job: Job, what: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _apply(job: Job, run: RunView, asked: Reply) -> str:
-    number, wishes = asked.comment.number, build.load_configured(job.settings).config.github
+    number, options = asked.comment.number, build.load_configured(job.settings).config.github
     if job.client is None or asked.head_then is None:
         raise UsageError("GitHub does not say what this pull request's head was when you asked")
     if find_own(job.client, f"skillopt/{run.state.run}", run.base) != number:
@@ -168,7 +168,7 @@ def _apply(job: Job, run: RunView, asked: Reply) -> str:
             "merges it as it is.",
         )
     merged = merge_pull_request(
-        job.client, number, asked.head_then, wishes.merge_method, title(run)
+        job.client, number, asked.head_then, options.merge_method, title(run)
     )
     return "Merged." if merged else "It is merged as soon as its checks allow that."
 

@@ -59,19 +59,19 @@ def review_pull_request(job: Job, client: Client, pull: Evaluate) -> JobOutcome:
         why = "base and head are not compared yet"
         running = unevaluated_check(run.config.run, head, None, why, links, again=pull.again)
         view, outputs, exit_code = _compare(run, client, running)
-    wishes = run.config.github
+    options = run.config.github
     tasks = task_places(run.splits.all, run.ledger.git.folder)
     if view.why == UNCHANGED:
         report = untouched_comment(view.run, view.why, links)
         check = unevaluated_check(view.run, head, "success", view.why, links)
     else:
         report = evaluation_comment(view, links)
-        check = evaluation_check(view, links, head, fail_on=wishes.fail_on, tasks=tasks)
+        check = evaluation_check(view, links, head, fail_on=options.fail_on, tasks=tasks)
         # a job that measured nothing takes no verdict back
         check = replace(check, yields=view.finding is Finding.INCONCLUSIVE, again=pull.again)
         outputs = replace(outputs, finding=str(view.finding))
     outcome = JobOutcome(replace(outputs, pull_request=str(pull.number)), report, exit_code)
-    commented = pull.number if wishes.comments != "off" else None
+    commented = pull.number if options.comments != "off" else None
     return publish(client, check, outcome, commented, report)
 
 
@@ -146,12 +146,12 @@ def _refuse_unconfined(run: Run) -> None:
 
 def _compare(run: Run, client: Client, running: WantedCheck) -> tuple[EvaluationView, Outputs, int]:
     """Compare base with head, on which ``running`` is posted before anything is paid for."""
-    wishes = run.config.github
+    options = run.config.github
     view = EvaluationView(
         run=run.config.run,
         skill=run.skill_path,
         finding=Finding.INCONCLUSIVE,
-        confidence=wishes.confidence,
+        confidence=options.confidence,
         simulated=run.simulated,
     )
     base = run.ledger.git.run("rev-parse", "HEAD").text
@@ -170,7 +170,7 @@ def _compare(run: Run, client: Client, running: WantedCheck) -> tuple[Evaluation
         keep_check(client, running)
     try:
         result = asyncio.run(
-            evaluate_skills(run, skills, "selection", baseline=wishes.baseline is not None)
+            evaluate_skills(run, skills, "selection", baseline=options.baseline is not None)
         )
     except (BudgetExhausted, InfrastructureError) as failure:
         # here, since a secret is not found any more once it is escaped for Markdown
@@ -185,7 +185,7 @@ def _compare(run: Run, client: Client, running: WantedCheck) -> tuple[Evaluation
     assert difference is not None  # noqa: S101 - it is left out for a single skill only
     view = replace(
         view,
-        finding=judge(difference, confidence=wishes.confidence, threshold=wishes.threshold),
+        finding=judge(difference, confidence=options.confidence, threshold=options.threshold),
         sides=((base, old), (running.head_sha, new)),
         difference=difference,
         baseline=None if result.baseline is None else result.baseline.measurement,

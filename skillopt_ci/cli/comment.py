@@ -77,21 +77,21 @@ def comment_command(settings: Globals, publishing: bool) -> None:
 
 def publish_run(settings: Globals, client: "Client", inconclusive: str = "") -> Published:
     """Show the run that ``settings`` name; raises RepositoryError if it has not started."""
-    reader, wishes, tasks = open_reader(settings), GitHub(), dict[str, comment.TaskPlace]()
+    reader, options, tasks = open_reader(settings), GitHub(), dict[str, comment.TaskPlace]()
     if settings.config_file.is_file():
         loaded = load_configured(settings)
-        wishes, files = loaded.config.github, loaded.config.tasks
+        options, files = loaded.config.github, loaded.config.tasks
         with suppress(SkilloptError):  # the check goes without places
             splits = None if files is None else load_splits(files, loaded.root)
             tasks = {} if splits is None else task_places(splits.all, reader.ledger.git.folder)
     run = replace(view(reader), inconclusive=inconclusive)
-    return publish(run, client, wishes, links_of(settings.environ), tasks=tasks)
+    return publish(run, client, options, links_of(settings.environ), tasks=tasks)
 
 
 def publish(
     run: RunView,
     client: "Client",
-    wishes: GitHub,
+    options: GitHub,
     links: Links,
     *,
     tasks: Mapping[str, comment.TaskPlace] | None = None,
@@ -108,8 +108,8 @@ def publish(
         base=run.base,
         title=comment.title(run),
         body=comment.body(run, links),
-        draft=wishes.draft and not run.improved,
-        labels=wishes.labels,
+        draft=options.draft and not run.improved,
+        labels=options.labels,
     )
     with noting(notes):
         kept = pull_requests.keep_pull_request(client, wanted)
@@ -119,9 +119,9 @@ def publish(
         read = None if kept.declined else number
         if read is not None:
             with noting(notes):
-                if wishes.comments == "sticky":
+                if options.comments == "sticky":
                     comments.keep_comment(client, read, report)
-                elif wishes.comments == "per-step":
+                elif options.comments == "per-step":
                     comments.keep_comment(client, read, comment.step_comment(run, links))
             with noting(notes):
                 answer_notes(run, client, links, read)
@@ -135,11 +135,11 @@ def publish(
         if (check := comment.confirmation_check(run, links)) is not None:
             checks.keep_check(client, check)
     # only what is sure to be better merges by itself, never what waits for a verdict
-    asked = wishes.merge == "auto" and not run.inconclusive and not run.state.provisional
+    asked = options.merge == "auto" and not run.inconclusive and not run.state.provisional
     if asked and run.improved and read is not None:
         with noting(notes):
             pull_requests.merge_pull_request(
-                client, read, run.commit, wishes.merge_method, comment.title(run)
+                client, read, run.commit, options.merge_method, comment.title(run)
             )
     return Published(report, number, tuple(notes), run.commit)
 
