@@ -216,14 +216,14 @@ def require_identity(git: Git) -> None:
             )
 
 
-class TakeIn(NamedTuple):
-    """The merged tree, or the paths in conflict."""
+class MergedTree(NamedTuple):
+    """The tree, or None and the paths in conflict."""
 
     tree: str | None
     conflicts: tuple[str, ...] = ()
 
 
-def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn:
+def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> MergedTree:
     """Merge ``theirs`` into ``ours`` without a checkout; at and below ``keep``, ours wins."""
     how = ("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z")
     merged = git.attempt(*how, ours, theirs)
@@ -237,6 +237,6 @@ def merge_trees(git: Git, ours: str, theirs: str, keep: Sequence[str]) -> TakeIn
     conflicts = [path.removesuffix(f"~{ours}").removesuffix(f"~{theirs}") for path in conflicts]
     kept = tuple(f"{path}/" for path in keep)
     if left := tuple(path for path in conflicts if not f"{path}/".startswith(kept)):
-        return TakeIn(None, left)
+        return MergedTree(None, left)
     entries = {tuple(p.split("/")): find_entry(git, ours, p, file_only=False) for p in keep}
-    return TakeIn(write_tree(git, _changed(git, read_tree(git, tree), entries)))
+    return MergedTree(write_tree(git, _changed(git, read_tree(git, tree), entries)))

@@ -359,7 +359,7 @@ class RunView:
 
     @property
     def newest(self) -> EventView | None:
-        return event_view(self.steps[-1], self.place(self.steps[-1].step)) if self.steps else None
+        return self.views["step", self.steps[-1].step] if self.steps else None
 
     def place(self, number: int, kind: EventKind = "step") -> StepPlace:
         return self.places.get((kind, number), StepPlace())
