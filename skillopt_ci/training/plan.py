@@ -197,8 +197,11 @@ def why_over(config: Config, sizes: Sizes, state: State | None) -> str:
         return "every selection task is solved, so no change can score higher"
     if state is not None and (due := completed_epoch(config, sizes, state)) is not None:
         return f"the end of epoch {due} waits for `slow-update`"
-    trained = state is None or state.step >= total_steps(sizes.train, config.train, state)
-    return "all epochs are trained" if trained else "the budget has room for no further step"
+    if state is not None and state.step < total_steps(sizes.train, config.train, state):
+        return "the budget has room for no further step"
+    left = calls_left(config, sizes, state)
+    more = f" (about {left:,.0f} calls of the budget are left)" if 1 <= left < math.inf else ""
+    return f"all epochs are trained{more}"
 
 
 def most_calls(config: Config, sizes: Sizes) -> float:
@@ -306,6 +309,8 @@ KEPT = (
 #: worlds, shares from 0.05 to 0.1 did equally well, and fewer than 16 tasks did not pay.
 _EVALUATION_SHARE = 0.07
 _FEWEST_SELECTION = 16
+#: Steps, in whole epochs, that end a run if its budget does not: more did no better (decision 14).
+_MOST_STEPS = 64
 #: Of three independent answers, what the optimizer is sure of stands out (decision 14).
 ANALYSTS = 3
 #: Edits that a run should be able to try, and the most that this may put into one step.
@@ -337,13 +342,12 @@ def planned(config: Config, splits: Splits, state: State | None) -> tuple[Config
 
 
 def _within_calls(config: Config, splits: Splits, calls: int) -> Config:
-    sizes, attempts = sizes_of(config, splits), config.rollout.attempts
+    sizes, train = sizes_of(config, splits), config.train
     most = max(_FEWEST_SELECTION, round(calls * _EVALUATION_SHARE / sizes.calls))
-    exact = config.budget.run.tokens is None and config.budget.run.cost_usd is None
-    least = sizes.calls - attempts * (sizes.answers - 1)  # agents may need one answer each
-    epochs = math.ceil(calls / (least * max(1, len(splits.train))))
+    # a step of fewer tasks than by default counts as a part of one
+    full_step = max(train.batch_size * train.accumulation, Train().batch_size)
     found = {
-        "train.num_epochs": epochs if exact else 2 * epochs,  # dollars may buy more than assumed
+        "train.num_epochs": math.ceil(_MOST_STEPS / max(1, math.ceil(sizes.train / full_step))),
         "evaluation.sel_env_num": 0 if most >= len(splits.selection) else most,
     }
     # others were not measured

@@ -100,7 +100,11 @@ async def propose(
         selection=selected.how,
         reasoning="\n\n".join(filter(None, (selected.patch.reasoning, updated.reasoning))),
         edits=tuple(_edit_record(one, read) for one in updated.reports),
-        suggestions=_suggestion_records(selected),
+        suggestions=tuple(
+            evidence.SuggestionRecord.model_validate(edit, from_attributes=True)
+            for edit in selected.patch.edits
+            if isinstance(edit, replies.Suggestion)
+        ),
         change_summary=updated.change_summary,
         notes=notes,
         reviewer_notes=tuple(_note_records(read, reflections, selected, updated)),
@@ -150,14 +154,6 @@ def _edit_record(made: EditReport, read: Sequence[ReviewerNote]) -> evidence.Edi
         status=made.status.value,
         reason=made.reason,
         note_ids=tuple(note.id for note in read if note.id in edit.note_ids),
-    )
-
-
-def _suggestion_records(selected: Selected[Any]) -> tuple[evidence.SuggestionRecord, ...]:
-    return tuple(
-        evidence.SuggestionRecord.model_validate(edit, from_attributes=True)
-        for edit in selected.patch.edits
-        if isinstance(edit, replies.Suggestion)
     )
 
 
