@@ -81,11 +81,12 @@ def test_no_link_leads_nowhere_on_its_own_page():
         assert wanted <= set(re.findall(r'<a id="([\w-]+)"></a>', text)), file.name
 
 
-def test_a_key_without_a_meaning_and_a_meaning_without_a_key_are_faults(monkeypatch):
+def test_pages_are_up_to_date_and_keys_and_meanings_without_the_other_are_faults(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
     script = importlib.import_module("docs_reference")
     texts = script.pages()
-    assert script.lacking(texts) == []
+    stale = [name for name, text in texts.items() if not script.says(ROOT / name, text)]
+    assert (stale, script.lacking(texts)) == ([], []), "run scripts/docs_reference.py"
     name = "docs/reference/records.md"
     bare = {**texts, name: texts[name].replace("| Number of calls to models. |", "|  |")}
     faults = script.lacking(bare)

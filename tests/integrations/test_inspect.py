@@ -46,6 +46,7 @@ def options(task: str = "sums.py@sums", **more: Any) -> dict[str, Any]:
 
 
 CHAT = options("sums.py@chat")
+ANEW = {**CHAT, "args": {"judge": "skillopt-ci/judge"}}
 
 
 def answer_or_grade(request: ChatRequest) -> str:
@@ -54,8 +55,12 @@ def answer_or_grade(request: ChatRequest) -> str:
 
 def odd(opened: OpenEnvironment, target: str, **args: bool) -> Any:
     found = opened(options("sums.py@odd", env=["SHOWN"], args=args), SHOWN="yes", HIDDEN="secret")
+    return found, task_of(found, target)
+
+
+def task_of(found: Any, target: str) -> Any:
     tasks = [task for split in ("train", "selection", "test") for task in found.tasks(split)]
-    return found, next(task for task in tasks if task.references == (target,))
+    return next(task for task in tasks if task.references == (target,))
 
 
 def answer(request: ChatRequest) -> Any:
@@ -86,7 +91,7 @@ def test_a_conversation_with_choices_keeps_its_turns(opened):
     task = next(iter(opened(CHAT).tasks("train")))
     assert [message.role for message in task.messages] == ["system", "user", "user", "user"]
     assert task.messages[-1].content == "Choices:\n- x\n- y"
-    assert task == next(iter(opened({**CHAT, "env": ["LANG"]}).tasks("train")))  # shuffled alike
+    assert task == next(iter(opened(ANEW).tasks("train")))  # shuffled alike
     assert task.references == ("x", "X")
 
 
@@ -112,41 +117,42 @@ def test_attempts_that_follow_one_another_share_nothing(opened):
         assert asked == [("system", skill), ("user", task.messages[0].content)]
 
 
-@pytest.mark.parametrize("args", [{}, {"judge": "skillopt-ci/judge"}])
-def test_the_judge_grades_by_role_or_name_also_work_that_a_limit_of_inspects_ended(opened, args):
-    found = opened({**CHAT, "args": args})
+@pytest.mark.parametrize("given", [CHAT, ANEW], ids=["role", "name"])
+def test_the_judge_grades_by_role_or_name_also_work_that_a_limit_of_inspects_ended(opened, given):
+    found = opened(given)
     made = attempt_now(found, next(iter(found.tasks("train"))), answer_or_grade)
     assert (made.attempt.limit, made.score.hard) == (Limit.STEPS, 1.0)
     assert "GRADE: C" in made.score.reason
 
 
 @pytest.mark.parametrize(
-    ("args", "limits", "turns", "soft"),
+    ("way", "args", "limits", "turns", "soft"),
     [
-        ({}, {"steps": 3}, 3, 0.5),
-        ({"tokens": 50}, {"tokens": 1000}, 4, 0.5),
-        ({"tokens": 1000}, {"tokens": 40}, 3, 0.5),
-        ({"goes_on": True}, {"steps": 3}, 3, 0.0),  # it would go on for ever
-        ({"goes_on": False}, {"steps": 3}, 3, 0.0),
+        ("works", {}, {"steps": 3}, 3, 0.5),
+        ("works", {"tokens": 50}, {"tokens": 1000}, 4, 0.5),
+        ("works", {"tokens": 50}, {"tokens": 40}, 3, 0.5),
+        ("goes on", {}, {"steps": 3}, 3, 0.0),  # it would go on for ever
+        ("gives up", {}, {"steps": 3}, 3, 0.0),
     ],
 )
-def test_the_work_that_a_limit_ended_is_graded_if_the_task_can(opened, args, limits, turns, soft):
+def test_the_work_that_a_limit_ended_is_graded_if_it_can(opened, way, args, limits, turns, soft):
     found, note = opened(options("sums.py@endless", args=args)), ToolCall("c1", "note", "{}")
 
     def script(request: ChatRequest) -> Any:
         asked = request.messages[-1].content == "Is it right?"
         return "graded" if asked else reply("", tool_calls=(note,))
 
-    made = attempt_now(found, next(iter(found.tasks("train"))), script, limits=limits)
+    made = attempt_now(found, task_of(found, way), script, limits=limits)
     assert (made.attempt.limit, made.attempt.n_turns, made.score.soft) == (*limits, turns, soft)
-    assert args or made.score.answer == "graded"  # a scorer's question is free of the limit
+    # a scorer's question is free of the limit
+    assert args or way != "works" or made.score.answer == "graded"
 
 
 def test_a_scorer_that_fails_after_a_limit_is_not_the_models_failure(opened):
     found = opened(options("sums.py@endless"))
     lost = reply("", tool_calls=(ToolCall("c1", "lost", "{}"),))
     with pytest.raises(EnvironmentFailure, match="after a limit: FileNotFound"):  # it finds no note
-        attempt_now(found, found.tasks("train")[0], lambda _: lost, limits={"steps": 2})
+        attempt_now(found, task_of(found, "works"), lambda _: lost, limits={"steps": 2})
 
 
 MARKS = {"value": {"form": 10.0, "content": 5.0}, "answer": "", "explanation": "by hand"}

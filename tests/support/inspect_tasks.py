@@ -91,11 +91,19 @@ def stubborn(goes_on: bool):
                     raise RuntimeError("the work was not done") from error
     return solve
 
+@solver
+def in_the_way_of_the_target():
+    plain = as_solver(react(tools=[note()]))
+    ways = {"works": plain, "goes on": stubborn(True), "gives up": stubborn(False)}
+    async def solve(state, generate):
+        return await ways[state.target.text](state, generate)
+    return solve
+
 @task
-def endless(goes_on: bool | None = None, tokens: int | None = None):
-    work = react(tools=[note()]) if goes_on is None else stubborn(goes_on)
+def endless(tokens: int | None = None):
+    ways = [Sample(way, target=way) for way in ("works", "goes on", "gives up")]
     limits = {"token_limit": tokens, "sandbox": "local"}
-    return Task([Sample(str(i)) for i in range(4)], solver=work, scorer=noted(not tokens), **limits)
+    return Task(ways, solver=in_the_way_of_the_target(), scorer=noted(not tokens), **limits)
 
 @task
 def twice():

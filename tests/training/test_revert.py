@@ -12,6 +12,7 @@ from skillopt_ci.skill.regions import SLOW_UPDATE
 from tests.conftest import BRANCH, HARMFUL, RULES, SKILL, Checkout, ModelServer
 
 A, B, C = (RULES[kind] for kind in "abc")
+OPEN_BLOCK, REGION = "\n```\nx\n", f"\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n"
 Revert = Callable[..., tuple[int, str]]
 
 
@@ -146,9 +147,12 @@ def test_one_of_several_rules_does_not_take_the_others_along(one_step, model_ser
     assert all(one.startswith(f'1. [append] "- {A}"') and B not in one for one in told[-2:])
 
 
-@pytest.mark.parametrize("region", ["", f"\n{SLOW_UPDATE.start}\n{SLOW_UPDATE.end}\n"])
-@pytest.mark.parametrize("block", ["", "\n```\nx\n"], ids=["plain", "an open code block"])
-@pytest.mark.parametrize("kinds", ["ab", "bac", "cba"])
+#: Each order, block and region meets each other one.
+ORDERS = [("ab", "", ""), ("ab", OPEN_BLOCK, REGION), ("bac", "", REGION)]
+ORDERS += [("bac", OPEN_BLOCK, ""), ("cba", "", ""), ("cba", OPEN_BLOCK, REGION)]
+
+
+@pytest.mark.parametrize(("kinds", "block", "region"), ORDERS)
 def test_the_rules_of_a_step_go_in_any_order(checkout, model_server, revert, kinds, block, region):
     checkout.commit(SKILL, f"# All items\n{block}{region}")
     edits = ", ".join(f'{{"op": "append", "content": "- {line}"}}' for line in (A, B, C))
