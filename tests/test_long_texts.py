@@ -99,7 +99,6 @@ def test_a_skill_with_many_markers_is_read_in_time(text):
     ],
 )
 def test_front_matter_of_strangers_is_checked_in_time(front, told):
-
     with time_limit(10):
         found = problems(f"---\n{front}\n---\nBody.\n", Path("skills/x/SKILL.md"))
     assert any(told in problem.message for problem in found)

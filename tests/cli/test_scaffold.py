@@ -113,6 +113,7 @@ def workflow(**options: Any) -> str:
     return scaffold.workflow_file(PurePosixPath("skillopt.yaml"), **options)[scaffold.WORKFLOW]
 
 
+@pytest.mark.integration
 def test_the_workflow_is_twenty_lines_that_linters_accept(installed, tmp_path):
     installed(from_git())
     (file := tmp_path / scaffold.WORKFLOW).parent.mkdir(parents=True)

@@ -28,6 +28,7 @@ def test_other_output_is_found(shown, printed):
     assert mismatch(Command("x", shown), printed)
 
 
+@pytest.mark.end_to_end
 def test_a_command_that_fails_is_named_with_what_it_printed(tmp_path):
     place = scratch(tmp_path, "an empty folder")
     (block,) = blocks(ROOT / "docs" / "page.md", "```sh\necho no; false\n```\n")

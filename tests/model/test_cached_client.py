@@ -87,7 +87,8 @@ def test_another_step_reuses_at_no_cost(cache, scripted, ask, reply):
 )
 def test_a_try_that_was_billed_before_a_failure_stays_paid(cache, scripted, ask, reply, end, calls):
     inner = scripted(TransientFailure("no answer", usage=reply("").usage), end)
-    process = Process(RetryingClient(inner, 1, Throttle(1), draw=lambda: 0.0), cache)
+    client = RetryingClient(inner, 1, Throttle(1), sleep=lambda _: asyncio.sleep(0))
+    process = Process(client, cache)
     with suppress(ModelSetupError, asyncio.CancelledError, ModelUnavailable, ModelRefusal):
         process.ask(ask("a"))
     paid = cache.paid("step 1")

@@ -11,7 +11,7 @@ from model_api import ModelApi, serving
 from skillopt_ci.config.models import PROVIDERS, ModelRole, Models
 from skillopt_ci.errors import ModelSetupError
 from skillopt_ci.messages import Image, Message, ToolCall
-from skillopt_ci.model import types
+from skillopt_ci.model import retry, types
 from skillopt_ci.model.types import (
     ChatReply,
     ChatRequest,
@@ -392,7 +392,8 @@ def test_a_stream_that_was_not_asked_for_is_the_setup_s(api, family):
 
 @pytest.mark.parametrize("why", ["error", "insufficient_system_resource", "abort", "network_error"])
 @pytest.mark.parametrize("text", ["", "The ans"])
-def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, why, text):
+def test_an_answer_that_the_server_breaks_off_is_asked_for_again(api, why, text, monkeypatch):
+    monkeypatch.setattr(retry, "_FIRST_BACKOFF", 0.0)
     end = {"finish_reason": why, "error": {"code": 502, "message": "lost it"}}
     said = [{"message": {"role": "assistant", "content": text}, **end}]
     api.will({"choices": said, "usage": {"prompt_tokens": 7, "completion_tokens": 1}})

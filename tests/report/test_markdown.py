@@ -27,10 +27,9 @@ LETTERS = st.text(
 )
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_is_inert(form, text):
-    assert problems(FORMS[form](text)) == []
+def test_hostile_text_is_inert(text):
+    assert {name: found for name, form in FORMS.items() if (found := problems(form(text)))} == {}
 
 
 @pytest.mark.parametrize("form", FORMS)

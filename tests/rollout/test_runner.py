@@ -11,6 +11,7 @@ from skillopt_ci.aio import Slots
 from skillopt_ci.config.rollout import RolloutConfig
 from skillopt_ci.config.scorers import CommandScorer, ExactScorer
 from skillopt_ci.errors import BudgetExhausted, ModelSetupError
+from skillopt_ci.model import retry
 from skillopt_ci.model.types import ModelRefusal, ModelUnavailable
 from skillopt_ci.progress import silent
 from skillopt_ci.prompts.library import Prompts
@@ -87,7 +88,8 @@ def test_a_failure_of_one_task_is_its_own_outcome(failure, status):
     assert (bad.task_type, good.status) == ("kind", Status.SCORED)
 
 
-def test_a_scorer_that_fails_leaves_the_answer_ungraded():
+def test_a_scorer_that_fails_leaves_the_answer_ungraded(monkeypatch):
+    monkeypatch.setattr(retry, "_FIRST_BACKOFF", 0.0)
     broken = CommandScorer(type="command", command=("/nonexistent/scorer",))
     (found,) = roll_out(ScriptedModel(str), make_task("a", scorer=broken))
     assert (found.status, found.hard, found.answer) == (Status.GRADER_ERROR, 0.0, "a")

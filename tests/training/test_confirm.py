@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 from training_runs import estimated, train_all
 
 from skillopt_ci.cli.options import Globals
@@ -68,7 +68,8 @@ def test_a_test_that_ends_early_comes_to_what_all_its_pairs_come_to(differences,
     found, _ = ending(differences, test)
     wins, losses = differences.count(1), differences.count(-1)
     better, worse = (
-        binomtest(one, max(1, wins + losses), alternative="greater").pvalue <= level(test)
+        scipy.stats.binomtest(one, max(1, wins + losses), alternative="greater").pvalue
+        <= level(test)
         for one in (wins, losses)
     )
     assert found == ("confirmed" if better else "refuted" if worse else "open")
