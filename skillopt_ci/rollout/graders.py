@@ -206,7 +206,8 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
         raise GraderBroke(f"the test report begins with <{root.tag[:40]}>, not with <testsuites>")
     cases = [
         case
-        for case in root.iter("testcase")
+        for suite in root.iter()
+        for case in _tested(suite)
         if _failing(case) or (case.find("skipped") is None and case.get("status") not in _DISABLED)
     ]
     failed = [case.get("name") or "a test without a name" for case in cases if _failing(case)]
@@ -223,6 +224,18 @@ def read_report(content: bytes) -> tuple[int, list[str]]:
         )
     ]
     return len(cases) - len(failed), failed + broken
+
+
+def _tested(suite: ET.Element) -> Iterable[ET.Element]:
+    """The test cases of a suite, without the tries that pytest and Bats repeated.
+
+    They write those like passed tests, but leave them out of the suite's count.
+    """
+    cases, counted = suite.findall("testcase"), suite.get("tests", "")[:9]
+    if not counted.isdecimal() or int(counted) >= len(cases):
+        return cases
+    failing_last = sorted(cases, key=_failing)
+    return {(case.get("classname"), case.get("name")): case for case in failing_last}.values()
 
 
 def _failing(element: ET.Element) -> bool:  # Catch2 skips expected failures, CTest what is unbuilt
@@ -286,7 +299,7 @@ class TaskScorers:
             return None
         parts = [part for part in specs.parts_of(spec) if isinstance(part, specs.ComputerScorer)]
         # increment when the same files and commands grade differently
-        version = 7 if any(part.report for part in parts) else 2
+        version = 8 if any(part.report for part in parts) else 2
         limits = limits_of(task, self.limits, self.pool)
         seconds = limits.model_dump(include={"grading_seconds"}, exclude_defaults=True)
         return {

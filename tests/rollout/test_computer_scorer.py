@@ -426,6 +426,14 @@ def test_what_a_suite_alone_tells_of_has_failed(broken, named):
     assert read_report(report.encode()) == (1, named)
 
 
+@pytest.mark.parametrize(("tests", "passed"), [("2", 1), ("5", 4), ("two", 4), ("9" * 5000, 4)])
+def test_tries_that_a_suite_does_not_count_are_no_tests(tests, passed):
+    tries = "<testcase name='bad'/>" * 2 + "<testcase name='bad'><failure/></testcase>"
+    flaky = "<testcase name='flaky'/>" * 2
+    report = f"<testsuite tests='{tests}'>{tries}{flaky}</testsuite>"
+    assert read_report(report.encode()) == (passed, ["bad"])
+
+
 def test_a_page_that_a_test_printed_is_no_document_type_of_its_report():
     said = b"<system-out><![CDATA[<!DOCTYPE html><!ENTITY a 'b'>\x00]\x1b]&#27;>]]></system-out>"
     report = b"\x00<?xml version='1.0'?><testsuite><testcase name='a'>&#12;&#x1B;&#xD83D;&#56553;"
