@@ -157,7 +157,7 @@ def _assumptions(assumed: counts.Assumed, sizes: Mapping[Account, CallSize]) -> 
     if not any(one.measured for one in sizes.values()):
         yield (
             f"Assumed, before any call of this run: {CHARACTERS_PER_TOKEN} characters per token, "
-            f"{ANSWER} tokens per answer, {PROPOSAL} per proposal. Reasoning models write more."
+            "and answers as short as the table says. Reasoning models write more."
         )
 
 
@@ -199,7 +199,7 @@ def _sizes(run: Run, checkout: Checkout, turns: float = 1) -> dict[Account, Call
         (Account(one.role, one.stage.partition(" ")[0]), used) for one, used in accounts.items()
     )
     measured = {account: _mean_call(usage) for account, usage in used.items() if usage.calls}
-    reply, made = ANSWER, total(used.get(stage, Usage()) for stage in counts.ATTEMPTS)
+    reply, made = None, total(used.get(stage, Usage()) for stage in counts.ATTEMPTS)
     if made.calls:  # a stage without attempts yet is sized by those of the others
         measured = dict.fromkeys(counts.ATTEMPTS, _mean_call(made)) | measured
         # the mean number of turns is below 1 if the cache had most attempts
@@ -209,9 +209,10 @@ def _sizes(run: Run, checkout: Checkout, turns: float = 1) -> dict[Account, Call
 
 
 def _assumed_sizes(
-    config: Config, tasks: Sequence[Task], prompts: Prompts, skill: str, answer: int = ANSWER
+    config: Config, tasks: Sequence[Task], prompts: Prompts, skill: str, reply: int | None = None
 ) -> dict[Account, CallSize]:
-    gradient, optimizer = config.gradient, config.optimizer
+    gradient, optimizer, target = config.gradient, config.optimizer, config.model.target
+    answer = min(ANSWER, target.max_output_tokens or ANSWER) if reply is None else reply
     document, suffix = token_count(skill), update_mode(optimizer).prompt_suffix
     contents = [one.content for each in tasks for one in each.messages]
     contents += [one.content for each in tasks for one in each.files]
@@ -296,7 +297,6 @@ def _part(
 
 
 def _mean_call(usage: Usage) -> CallSize:
-    counted = {key: value for key, value in asdict(usage).items() if key.endswith("_tokens")}
-    tokens = {key: round(value / usage.calls) for key, value in counted.items()}
+    tokens = {key: round(n / usage.calls) for key, n in asdict(usage).items() if "_tokens" in key}
     cost = None if usage.cost_usd is None else usage.cost_usd / usage.calls
     return CallSize(Usage(calls=1, cost_usd=cost, **tokens), measured=True)
