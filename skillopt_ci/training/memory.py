@@ -79,7 +79,7 @@ def _block(step: StepRecord, decision: Decision, taken: Collection[int], *, agai
         lines.append("A person took these edits back. Do not propose them again in any words:")
     elif tried:
         unclear = again and decision.gate is not None and decision.gate.within_noise
-        more = "; within noise: they may be proposed again" if unclear else ""
+        more = "; within noise: they may have helped, and may be proposed again" if unclear else ""
         scores = "" if after is None else f" (score {before:.4g} → {after:.4g}{more})"
         lines.append(f"Rejected edits{scores}:")
     return "\n".join([*lines, *(f"{number}. {told}" for number, told in enumerate(tried, start=1))])

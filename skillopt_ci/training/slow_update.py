@@ -31,7 +31,7 @@ from skillopt_ci.text import collapsed, plural
 from skillopt_ci.training.ask import Lost, OptimizerChat
 from skillopt_ci.training.guard import GuardContext, guard_context
 from skillopt_ci.training.measure import Scores, round_of
-from skillopt_ci.training.memory import meta_skill
+from skillopt_ci.training.memory import meta_skill, step_buffer
 from skillopt_ci.training.plan import EPOCH_STRIDE, shuffled
 from skillopt_ci.training.reflect import conversation_entries, keep_ends
 from skillopt_ci.training.replies import WRITTEN, Shape, parse_as
@@ -229,6 +229,7 @@ async def write(
         library.section("Previous Epoch's Skill", fenced(skills[0], "markdown")),
         library.current_skill(skills[1]),
         library.section(heading, fenced(before) if before else none),
+        library.previous_steps(chat.step_buffer),
         render_pairs(pairs, *skills, gradient),
     )
     parse = partial(parse_as, _SlowUpdateShape if stage == "slow_update" else _MetaSkillShape)
@@ -340,7 +341,8 @@ async def later_epoch(
     optimizer, skill = run.config.optimizer, checkout.skill
     earlier = earlier_skill(run, checkout, epoch)
     pairs = await compare_epochs(run, earlier, skill, epoch, models)
-    chat = OptimizerChat(models.client, run.prompts, run.observer)
+    buffer = step_buffer(run, checkout, epoch)
+    chat = OptimizerChat(models.client, run.prompts, run.observer, buffer)
     advice = meta_skill(run, checkout)
     before: dict[Stage, str] = {}
     if optimizer.use_slow_update:

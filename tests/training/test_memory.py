@@ -36,7 +36,7 @@ def test_several_analysts_may_repeat_what_noise_may_have_rejected(checkout, mode
     model_server.prompts.clear()
     checkout.step(several)
     for prompt in analyst_prompts(model_server):
-        assert ("; within noise: they may be proposed again):" in prompt) is (analysts > 1)
+        assert ("may have helped, and may be proposed again):" in prompt) is (analysts > 1)
 
 
 def test_merged_edit_is_not_told_as_rejected(checkout, model_server):
@@ -123,7 +123,7 @@ def test_a_step_is_told_by_number_action_and_failures():
 def test_rejections_within_noise_are_told_as_such(again, change):
     judged = gate(**{"difference": 0.0, "standard_error": 0.05} | change)
     text = rendered(altered(REJECTED, {"gate": judged}), again=True)
-    assert ("(score 0.5 → 0.475; within noise: they may be proposed again):" in text) == again
+    assert ("may have helped, and may be proposed again):" in text) == again
 
 
 def test_without_patterns_failures_are_told_by_their_reasons():

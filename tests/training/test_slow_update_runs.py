@@ -122,6 +122,14 @@ def test_memory_is_what_the_next_epochs_analysts_read(due, model_server):
         assert {MEMORY in prompt for prompt in model_server.optimizer_prompts} == {used}
 
 
+def test_an_end_is_told_what_the_epochs_steps_tried(due, model_server):
+    model_server.prompts.clear()
+    due.end_epoch()
+    told = [one for one in model_server.optimizer_prompts if "Stage: " in one]
+    assert len(told) == 2
+    assert all("## Previous Steps in This Epoch" in one for one in told)
+
+
 def test_guidance_is_no_business_of_a_steps_edits(due, model_server):
     model_server.guidance = RULE
     due.end_epoch()
