@@ -209,10 +209,6 @@ def propose(messages: Sequence[Message], dice: Dice) -> str:
     if not stage and any(re.search(r"[\"'`]score[\"'`]", one.content) for one in messages):
         return grade(prompt)
     reply = STAGES[stage](prompt, dice) if stage in STAGES else {}
-    if stage.startswith("analyst_error") and any(
-        "appendix_notes" in one.content for one in messages if one.role == "system"
-    ):
-        reply["appendix_notes"] = lapse_notes(read_analyst_brief(prompt))
     if reply and dice.chance("malformed", RATES["malformed"]):
         text = json.dumps(reply, ensure_ascii=False)
         prose = "The answers look mostly fine; a few rules about formatting would help."
@@ -319,22 +315,12 @@ def mishap(kind: str, brief: AnalystBrief, dice: Dice) -> Edit | None:
     return {"op": "append", "content": f"- {dice.pick(draw, options)}", "support_count": 1}
 
 
-def lapse_notes(brief: AnalystBrief) -> list[str]:
-    taken = stances(brief.skill)
-    rules = [
-        CONVENTIONS[name].rules[0]
-        for name in broken_conventions(brief.trajectories)
-        if taken[name] == {"for"}
-    ]
-    notes = [f"Before you answer, look again: {rule[0].lower()}{rule[1:]}" for rule in rules]
-    return [note for note in notes if note not in brief.skill]
-
-
 def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
     groups: dict[str, Edit] = {}
     for edit in edits:
         own_words = f"{edit['op']} {edit['target']} {edit['content']}".casefold()
-        key = topic(edit["content"] or edit["target"], own_words)
+        about = subject(edit["content"] or edit["target"])
+        key = about[0] if about else own_words
         groups[key] = _settled(groups[key], edit) if key in groups else edit
     kept = [
         edit
@@ -342,11 +328,6 @@ def merged(edits: Sequence[Edit], dice: Dice) -> tuple[list[Edit], str]:
         if edit["support_count"] > 1 or dice.chance(f"keep {edit['content']}", RATES["gullible"])
     ]
     return kept, f"{len(edits)} proposed edits name {len(groups)} things; {len(kept)} stay."
-
-
-def topic(text: str, otherwise: str) -> str:
-    about = subject(text)
-    return about[0] if about else otherwise
 
 
 def _settled(first: Edit, second: Edit) -> Edit:
@@ -369,13 +350,6 @@ def rank(prompt: str, _dice: Dice) -> Reply:
         "reasoning": "Edits that answer the most failures come first.",
         "selected_indices": ranked[: int(limits[-1]) if limits else None],
     }
-
-
-def condense(prompt: str) -> Reply:
-    kept: dict[str, str] = {}
-    for note in re.findall(r"^- (.*\S)", read_section(prompt, "Reminders"), re.MULTILINE):
-        kept.setdefault(topic(note, note), note.removeprefix("Before you answer, look again: "))
-    return {"appendix_notes": list(kept.values())}
 
 
 # The end of an epoch: guidance for the target, advice for the optimizer.
@@ -433,7 +407,6 @@ STAGES: dict[str, Callable[[str, Dice], Reply]] = {
     "analyst_success": partial(_analyst, analyse_successes),
     **dict.fromkeys(("merge_failure", "merge_success", "merge_final"), merge_edits),
     "ranking": rank,
-    "appendix_consolidate": lambda prompt, _: condense(prompt),
     "slow_update": slow_update,
     "meta_skill": lambda prompt, _: meta_skill(prompt),
 }

@@ -13,12 +13,11 @@ from skillopt_ci.config.config import Gradient
 from skillopt_ci.demo import optimizer
 from skillopt_ci.demo.client import answer
 from skillopt_ci.demo.optimizer import AnalystBrief, Trajectory, read_failures
-from skillopt_ci.demo.world import CONVENTIONS, Dice, content_key, stances
-from skillopt_ci.messages import Message, fenced
+from skillopt_ci.demo.world import CONVENTIONS, Dice, content_key
+from skillopt_ci.messages import Message
 from skillopt_ci.prompts import library
 from skillopt_ci.prompts.library import Prompts
 from skillopt_ci.rollout.types import Rollout, Status
-from skillopt_ci.skill.regions import with_notes
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.slow_update import Pair, Side, render_pairs
 from tests.demo.conftest import asked
@@ -91,31 +90,6 @@ def test_each_mishap_can_happen(kind, dice, rates):
 def test_mishap_is_none_where_there_is_nothing_to_propose(dice):
     rejected = "\n".join(convention.harmful for convention in CONVENTIONS.values())
     assert optimizer.mishap("harmful", replace(BRIEF, previous=rejected), dice) is None
-
-
-def test_lapse_is_a_broken_rule_that_the_skill_states():
-    skill = f"# Skill\n\n- {FIRST}\n"
-    (note,) = optimizer.lapse_notes(replace(BRIEF, skill=skill))
-    assert note.lower().endswith(FIRST.lower())
-    assert stances(note)["date"] == {"for"}
-    assert optimizer.lapse_notes(replace(BRIEF, skill=f"{skill}- {WRONG}\n")) == []
-    assert optimizer.lapse_notes(replace(BRIEF, skill=with_notes(skill, [note]))) == []
-
-
-@pytest.mark.parametrize("wanted", [True, False])
-def test_reminders_are_written_only_where_they_are_asked_for(wanted, dice):
-    parts = ["analyst_error", *(["analyst_error_skill_aware"] if wanted else [])]
-    system = "\n\n".join(PROMPTS.texts[one] for one in parts)
-    told = optimizer.propose(asked(system, "### Trajectory 1 (id=a)\n"), dice)
-    assert ("appendix_notes" in told) == wanted
-
-
-def test_condense_keeps_one_reminder_of_each_subject():
-    notes = [f"Before you answer, look again: {FIRST}", SECOND, "Stay calm."]
-    shown = fenced("\n".join(f"- {note}" for note in notes))
-    prompt = library.section("Reminders (3 total)", shown)
-    assert optimizer.condense(prompt) == {"appendix_notes": [FIRST, "Stay calm."]}
-    assert optimizer.condense("") == {"appendix_notes": []}
 
 
 def edit(content: str, support: int = 2, **fields: object) -> optimizer.Edit:
@@ -194,7 +168,7 @@ def test_guidance_keeps_what_it_said(failures, guidance):
     assert guidance((), BARE, f"- {REFUND}") == [f"- {REFUND}"]
 
 
-@pytest.mark.parametrize("name", ["slow_update", "meta_skill", "appendix_consolidate"])
+@pytest.mark.parametrize("name", ["slow_update", "meta_skill"])
 def test_real_prompts_name_their_stage(name, failures, dice):
     reply = optimizer.propose(asked(PROMPTS.texts[name], comparison(failures)), dice)
     assert json.loads(reply[reply.index("{") : reply.rindex("}") + 1])

@@ -1,4 +1,4 @@
-"""The simulated optimizer's answers in the update modes that the quickstart does without.
+"""The simulated optimizer's notes, and its answers in update modes that the quickstart lacks.
 
 Importing this module teaches them to it: :data:`skillopt_ci.demo.optimizer.STAGES`.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from skillopt_ci.demo import optimizer
 from skillopt_ci.demo.optimizer import STAGES, Edit, Reply, analyse_failures, analyse_successes
-from skillopt_ci.demo.world import Dice
+from skillopt_ci.demo.world import Dice, subject
 
 #: Probabilities, per occasion.
 RATES = {
@@ -125,7 +125,7 @@ def merge_documents(prompt: str, dice: Dice) -> Reply:
         dropped.update(set(known).difference(rules))
         for rule in rules:
             if rule not in known:
-                added.setdefault(optimizer.topic(rule, rule), rule)
+                added.setdefault(about[0] if (about := subject(rule)) else rule, rule)
     gone = [rule for rule in known if dropped[rule] * 2 > len(proposals)]
     changes = [*(Change(old=rule) for rule in gone), *(Change(new=rule) for rule in added.values())]
     support = sum(one["support_count"] for one in proposals)
@@ -211,3 +211,16 @@ for _mode, _merge in (("_rewrite", merge_suggestions), ("_full_rewrite", merge_d
     STAGES[f"analyst_error{_mode}"] = partial(_analyst, analyse_failures, _mode)
     STAGES[f"analyst_success{_mode}"] = partial(_analyst, analyse_successes, _mode)
     STAGES |= {f"merge_{group}{_mode}": _merge for group in ("failure", "success", "final")}
+
+#: What analysts of failures remind of, if they are asked for that, and what is left of it.
+REMINDERS = ["Look at the note once more.", "Look at the date once more."]
+
+
+def _reminding(analyst: Callable[[str, Dice], Reply], prompt: str, dice: Dice) -> Reply:
+    return {**analyst(prompt, dice), "appendix_notes": REMINDERS}
+
+
+for _mode in ("", "_rewrite", "_full_rewrite"):
+    _stage = f"analyst_error{_mode}"
+    STAGES[_stage] = partial(_reminding, STAGES[_stage])
+STAGES["appendix_consolidate"] = lambda _prompt, _dice: {"appendix_notes": REMINDERS[:1]}
