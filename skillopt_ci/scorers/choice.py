@@ -14,10 +14,12 @@ _DECLARED = re.compile(
     (?: # "## Answer", "**Answer:** …" or "answer": …, unless another declaration follows
         ^(?:[^\w\n]|_)*+(?:the[ ])?(?:final[ ]|correct[ ])?answer["*_ \t]*(?:$|:)
         (?!\W*(?:(?:so|thus|therefore),?[ ])?(?:the[ ](?:\w+[ ])?answer[ ]is
-            |the[ ]correct[ ](?:option|choice)[ ]is|(?:the[ ])?(?:\w+[ ])?answer[*_ \t]*:))
+            |the[ ](?:correct|right|best)[ ](?:option|choice)[ ]is
+            |(?:the[ ])?(?:\w+[ ])?answer[*_ \t]*:))
     | \b(?:the|my)[ ](?:(?:final|correct|right|best)[ ])?answer[ ]is\b:?
     | # such words of a choice or in another language, if a label follows
-        ^(?>.*?(?:\bthe[ ]correct[ ](?:option|choice)[ ]is|答案[是为选]?|(?:答え|正解)は?
+        ^(?>.*?(?:\bthe[ ](?:correct|right|best)[ ](?:option|choice)[ ]is
+            |答案[是为选]?|(?:答え|正解)は?
             |(?:故|因此|所以)\W?选|정답은?|\b(?:antwort|ответ|réponse|respuesta|risposta|resposta)
                 (?:[ ]corr?e(?:ct|tt?)[ae])?(?:[ ](?:ist|est|es|è|é)(?:[ ]la\b)?|\s?[:—])
         ))[:：*]*+(?=\W*+(?!a[ ]\w)\w(?:\b|です|입니다)  # the label: a letter or digit, no article

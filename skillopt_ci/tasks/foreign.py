@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from string import ascii_uppercase, digits
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -197,17 +197,21 @@ def _question(asked: Any, choices: dict[str, str], name: str, found: Foreign) ->
     return {"prompt": asked if complete else f"{asked}\n\n{listed}"}
 
 
-def _right(rest: Entry, answers: list[str], first: int | None) -> tuple[str, list[str]]:
+def _right(
+    rest: Entry, answers: list[str], first: int | Literal["text"] | None
+) -> tuple[str, list[str]]:
     """The scorer's type and the references of a row, of which ``rest`` keeps more.
 
-    ``answers`` that are numbers name choices, counted from ``first``, unless that is None.
+    ``answers`` that are numbers name choices, counted from ``first``, or are their texts.
     """
     results = [_WORKED_OUT.search(one) for one in answers]
     if all(results):
         rest["solution"] = answers[0]
         answers = [one[1] for one in results if one]
     offered = _offered(rest)
-    places = {} if first is None else {str(n): label for n, label in enumerate(offered, first)}
+    places = {text: label for label, text in offered.items() if text in offered}
+    if first != "text":
+        places = {} if first is None else {str(n): label for n, label in enumerate(offered, first)}
     named = [places.get(one, one) for one in answers]
     if offered and (rest.get("choices") is not None or {*named} <= {*offered, *offered.values()}):
         for key, one in [*rest.items()]:
@@ -235,11 +239,18 @@ def _offered(row: Entry) -> dict[str, str]:
     return shown if any(shown.values()) else {}
 
 
-def _first_position(rows: Sequence[Entry], answer: str) -> int | None:
-    """From where answers that are positions of choices count: only all rows together can tell."""
+def _first_position(rows: Sequence[Entry], answer: str) -> int | Literal["text"] | None:
+    """From where answers that are positions of choices count: only all rows together can tell.
+
+    ``text`` if all are texts of choices, which may also be the labels of others: 2, 3 and 4.
+    """
     answers = ((str(one), _offered(row)) for row in rows for one in _listed(row.get(answer)))
     # some may be letters, and -1 hides an answer
     chosen = [(one, offered) for one, offered in answers if offered and one not in ("", "-1")]
+    if all(one in offered.values() for one, offered in chosen) and any(
+        one not in offered for one, offered in chosen
+    ):
+        return "text"
     outside = any(one not in {*offered, *offered.values()} for one, offered in chosen)
     # a 0 is only in a count from 0, the number of choices only in one from 1
     first = 0 if any(one == "0" for one, _ in chosen) else 1

@@ -78,7 +78,10 @@ def test_several_labels_are_all_asked_for_or_refused(reference):
         *((one, "B") for one in ("I weighed all.\n\n**Answer:** (B)", "**Final answer: B**")),
         *((one, "B") for one in ("The answer:\nanswer: b", "A is tempting.\nAnswer: B")),
         *(("Answer: A\nNo, wait.\nAnswer: B", "B"), ("Answer: B\nNo, wait.\nAnswer: A", "A")),
-        *((f"The correct {one} is **(B)**.", "B") for one in ("option", "answer")),
+        *(
+            (f"The {one} is **(B)**.", "B")
+            for one in ("correct option", "correct answer", "best option")
+        ),
         *(("The answer is B, not A.", "B"), ("The answer is a guess: B", "?")),
         *((f"{one} B is the correct answer.", "B") for one in ("It fits.\nThus,", "A? No. So")),
         *((f"Therefore, {one}.", "B") for one in ("**B** is right", "option B is correct")),
