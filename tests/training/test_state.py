@@ -55,7 +55,7 @@ def test_conflict_with_base_is_told_and_nothing_moves(checkout, told):
         checkout.git("update-ref", "refs/heads/main", rewritten)
     with pytest.raises(RepositoryError, match=told) as refused:
         checkout.step()
-    assert f"no step before this is mended: {refused.value.sentences}" in status(checkout)
+    assert f"no step until you fix this: {refused.value.sentences}" in status(checkout)
     found = in_process(checkout.folder, "status", "--json").stdout
     assert (json.loads(found)["refused"], '"next": null' in found) == (
         refused.value.sentences,
