@@ -213,7 +213,10 @@ def _right(
     if first != "text":
         places = {} if first is None else {str(n): label for n, label in enumerate(offered, first)}
     named = [places.get(one, one) for one in answers]
-    if offered and (rest.get("choices") is not None or {*named} <= {*offered, *offered.values()}):
+    if offered and (
+        rest.get("choices") is not None
+        or {*named} <= {*offered, *map(str.lower, offered), *offered.values()}
+    ):
         for key, one in [*rest.items()]:
             column = _CHOICE.fullmatch(key) and str(one) == offered.get(key[-1].upper())
             if column or labelled(one) == offered:

@@ -182,7 +182,7 @@ UP_OR_DOWN = ({"A": "up", "B": "down"}, [{"value": "up"}, {"value": "down"}])
         ({"question": "x", "A": "up", "B": "down", "answer_a": 1, "answerKey": "B"}, (), "B"),
         ({"prompt": "x", "A": "up", "B": "down", "C": None, "answer": "down"}, (), "down"),
         ({"input": "x", "choices": ["up", "down"], "target": "B"}, (), "B"),
-        ({"question": "x", "opb": "down", "opa": "up", "answer": "B"}, (), "B"),
+        ({"question": "x", "opb": "down", "opa": "up", "answer": "b"}, (), "b"),
         ({"question": "x", "Choice A": "up", "Choice B": "down", "answer": 1}, (), "B"),
         ({"input": "x", "answerA": "up", "answerB": "down", "Z": "z", "label": "B"}, (), "B"),
         ({"prompt": "x", "endings": ["up", "down"], "answer": "1"}, (), "B"),
