@@ -292,6 +292,9 @@ ScorerSpec = Annotated[
     Field(discriminator="type"),
 ]
 
+for _combination in (Combination, AllScorer, AnyScorer, WeightedScorer):
+    _combination.model_rebuild()
+
 
 def parts_of(*specs: ScorerSpec | None) -> Iterator[ScorerSpec]:
     """The scorers in ``specs`` that grade: those that there are, and the parts of combinations."""
