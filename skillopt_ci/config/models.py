@@ -64,8 +64,10 @@ class Preset:
 
     def with_keys(self, environ: Mapping[str, str]) -> dict[str, str]:
         """``environ`` with the variables that ``same_key`` fills."""
-        same = {name: environ[other] for name, other in self.same_key.items() if other in environ}
-        return {**same, **environ}
+        return {
+            **{name: environ[other] for name, other in self.same_key.items() if other in environ},
+            **environ,
+        }
 
 
 PROVIDERS: Mapping[ProviderName, Preset] = TypeAdapter(dict[ProviderName, Preset]).validate_python(

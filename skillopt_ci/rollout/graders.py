@@ -234,8 +234,10 @@ def _tested(suite: ET.Element) -> Iterable[ET.Element]:
     cases, counted = suite.findall("testcase"), suite.get("tests", "")[:9]
     if not counted.isdecimal() or int(counted) >= len(cases):
         return cases
-    failing_last = sorted(cases, key=_failing)
-    return {(case.get("classname"), case.get("name")): case for case in failing_last}.values()
+    # of each test the last try that failed or, if none did, the last one
+    return {
+        (one.get("classname"), one.get("name")): one for one in sorted(cases, key=_failing)
+    }.values()
 
 
 def _failing(element: ET.Element) -> bool:  # Catch2 skips expected failures, CTest what is unbuilt
