@@ -129,7 +129,7 @@ def _imports(nodes: Iterable[ast.AST], when: When) -> Iterator[tuple[str, When]]
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             yield from _imports(node.body, When.TYPING)
             yield from _imports(node.orelse, when)
-        else:
+        elif not isinstance(node, ast.expr):
             later = isinstance(node, Function) and when is When.LOAD
             yield from _imports(ast.iter_child_nodes(node), When.CALL if later else when)
 

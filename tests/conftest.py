@@ -45,7 +45,7 @@ pytest_plugins = ("github_server.fixtures",)
 
 #: Fixtures that build repositories, servers or whole runs, and folders whose tests do so alone.
 _WORLDS = {"workshop", "github_hub", "world"}
-_WORLDS |= {"untrained", "trained", "finished"}
+_WORLDS |= {"untrained", "trained", "finished", "office", "git"}
 _WORLDLY = {"git", "ledger", "rendering", "packaging"}
 
 

@@ -17,6 +17,8 @@ from skillopt_ci import confinement
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.worker import Worker, WorkerGone
 
+pytestmark = pytest.mark.integration
+
 SIDE = """
 import os, signal, subprocess, sys, time
 from fractions import Fraction

@@ -15,7 +15,10 @@ from skillopt_ci.github.comments import keep_comment, review_notes
 from skillopt_ci.github.pull_requests import file_at, keep_pull_request, merge_pull_request
 from skillopt_ci.github.types import Annotation, WantedCheck
 
-pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm has not installed the emulator")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not INSTALLED, reason="npm has not installed the emulator"),
+]
 MARKER = "<!-- skillopt-ci:v1 key=demo -->"
 #: Where the emulator departs from GitHub's description.
 DEPARTURES = ("labels[0].description: None", "'annotations_url' is a required", "$.user: ")

@@ -141,6 +141,7 @@ for file in range(20):
 """
 
 
+@pytest.mark.integration
 def test_processes_share_files_even_if_they_find_them_damaged(tmp_path):
     files = [tmp_path / f"{file}.sqlite" for file in range(20)]
     for file in files:

@@ -1,7 +1,7 @@
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from run_views import altered, plain_run, runs
 
 from skillopt_ci.report import view
@@ -119,6 +119,7 @@ def test_an_attempt_says_the_command_that_shows_all_of_it():
     assert shlex.split(shown.trace)[2] == made.task
 
 
+@settings(max_examples=15)
 @given(runs())
 def test_any_run_can_be_chosen_from(run):
     assert all(len(own) <= WISHES_MOST for own in wishes(run).values())

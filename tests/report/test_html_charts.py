@@ -1,7 +1,7 @@
 import re
 
 import run_views
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_views import runs
 
@@ -60,6 +60,7 @@ def test_a_long_run_has_smaller_marks_short_ticks_for_its_epochs_and_numbers_wit
     assert long.epoch_bottom < 10
 
 
+@settings(max_examples=15)
 @given(runs())
 def test_everything_is_inside_of_the_picture(run):
     drawn = curve(run.history)

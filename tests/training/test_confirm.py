@@ -44,13 +44,13 @@ def test_the_levels_of_all_tests_add_up_to_the_promised_rate():
 def test_equal_skills_are_confirmed_no_more_often_than_the_level_says(solved):
     """A/A runs of three tests each, looked at after every pair."""
     chance, false = random.Random(7), 0
-    for _ in range(600):
+    for _ in range(300):
         for test in (1, 2, 3):
             draws = [(chance.random() < solved) - (chance.random() < solved) for _ in range(40)]
             if ending(draws, test)[0] == "confirmed":
                 false += 1
                 break
-    assert false <= 600 * ALPHA
+    assert false <= 300 * ALPHA
 
 
 def ending(differences: Sequence[float], test: int = 1) -> tuple[str | None, int]:
