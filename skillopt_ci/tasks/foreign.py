@@ -209,7 +209,7 @@ def _right(
         rest["solution"] = answers[0]
         answers = [one[1] for one in results if one]
     offered = _offered(rest)
-    places = {text: label for label, text in offered.items() if text in offered}
+    places = {text: label for label, text in offered.items() if text.upper() in offered}
     if first != "text":
         places = {} if first is None else {str(n): label for n, label in enumerate(offered, first)}
     named = [places.get(one, one) for one in answers]
@@ -245,13 +245,13 @@ def _offered(row: Entry) -> dict[str, str]:
 def _first_position(rows: Sequence[Entry], answer: str) -> int | Literal["text"] | None:
     """From where answers that are positions of choices count: only all rows together can tell.
 
-    ``text`` if all are texts of choices, which may also be the labels of others: 2, 3 and 4.
+    ``text`` if all are texts of choices, which may be labels of others: 2, 3 and 4, or x and a.
     """
     answers = ((str(one), _offered(row)) for row in rows for one in _listed(row.get(answer)))
     # some may be letters, and -1 hides an answer
     chosen = [(one, offered) for one, offered in answers if offered and one not in ("", "-1")]
     if all(one in offered.values() for one, offered in chosen) and any(
-        one not in offered for one, offered in chosen
+        one.upper() not in offered for one, offered in chosen
     ):
         return "text"
     outside = any(one not in {*offered, *offered.values()} for one, offered in chosen)

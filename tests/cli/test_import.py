@@ -232,9 +232,12 @@ def test_where_positions_count_from_is_told_by_all_rows(cli, tmp_path, choices, 
     assert [found[name]["references"] for name in ("a-3", "a-6")] == [[third], [third]]
 
 
-@pytest.mark.parametrize(("answers", "reference"), [((3, 4), "2"), ((3, 2), "3")])
-def test_texts_that_are_labels_of_others_are_texts(cli, tmp_path, answers, reference):
-    row = {"option1": 2, "option2": 3, "option3": 4}
+@pytest.mark.parametrize(
+    ("labels", "texts", "answers", "reference"),
+    [("123", "234", "34", "2"), ("ABC", "xab", "ax", "B"), ("AB", "ba", "ab", "a")],
+)
+def test_texts_that_are_others_labels_are_texts(cli, tmp_path, labels, texts, answers, reference):
+    row = {f"option{label}": text for label, text in zip(labels, texts, strict=True)}
     rows = [{"question": f"{n}?", **row, "answer": answers[n % 2]} for n in range(6)]
     write(tmp_path, {"a.json": rows})
     cli(tmp_path, "import", "a.json")
