@@ -80,7 +80,7 @@ def test_several_labels_are_all_asked_for_or_refused(reference):
         *(("Answer: A\nNo, wait.\nAnswer: B", "B"), ("Answer: B\nNo, wait.\nAnswer: A", "A")),
         *(
             (f"The {one} is **(B)**.", "B")
-            for one in ("correct option", "correct answer", "best option")
+            for one in ("correct option", "correct answer", "best option", "right choice")
         ),
         *(("The answer is B, not A.", "B"), ("The answer is a guess: B", "?")),
         *((f"{one} B is the correct answer.", "B") for one in ("It fits.\nThus,", "A? No. So")),
@@ -98,6 +98,7 @@ def test_several_labels_are_all_asked_for_or_refused(reference):
         ("Final Answer: The final answer is (B). I hope it is correct.", "B"),
         *((r"\boxed{B}", "B"), (r"The answer is $\boxed{\text{B}}$.", "B"), ("# Answer\n\nB", "B")),
         *((f"{x} b", "B") for x in ("Answer\nSo the answer is", "Answer: The correct choice is")),
+        *((f"Answer: The {one} option is b", "B") for one in ("best", "right")),
         *(("Answer: E", "E"), ("My answer would be B", "MY")),
     ],
 )
