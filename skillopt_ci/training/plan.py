@@ -199,7 +199,7 @@ def why_over(config: Config, sizes: Sizes, state: State | None) -> str:
         return f"the end of epoch {due} waits for `slow-update`"
     if state is not None and state.step < total_steps(sizes.train, config.train, state):
         return "the budget has room for no further step"
-    left = calls_left(config, sizes, state)
+    left = calls_left(config, replace(sizes, test=0), state)  # tests may be made already
     more = f" (about {left:,.0f} calls of the budget are left)" if 1 <= left < math.inf else ""
     return f"all epochs are trained{more}"
 

@@ -157,14 +157,14 @@ def test_claude_codes_ways_to_end(ending, error, limit):
     account = read("claude-code", {"type": "result", **ending})
     assert (account.error, account.limit, account.response) == (error, limit, None)
     # the end of a background task starts another turn, whose result counts
-    models = {"opus": {"inputTokens": 5, "cacheReadInputTokens": 3}, "haiku": {"outputTokens": 2}}
+    models = {"opus": {"cacheReadInputTokens": 3}, "haiku": {"cacheCreationInputTokens": 2}}
     for said, left in (("Done.", ""), ("", error)):
         done = {"type": "result", "subtype": "success", "result": said, "modelUsage": models}
         account = read("claude-code", {"type": "result", **ending}, done)
         assert (account.error, account.limit, account.response) == (left, None, said or None)
-        assert account.usage == Usage(0, 8, 2, cached_tokens=3, cost_usd=None)
-        done |= {"modelUsage": {"opus": {"costUSD": 0.1}}, "usage": {"output_tokens": 7}}
-        assert read("claude-code", done).usage == Usage(0, 0, 7, cost_usd=None)
+        assert account.usage == Usage(0, 5, 0, cached_tokens=3, cost_usd=None)
+        done |= {"modelUsage": {"opus": {"costUSD": 0.1}}, "usage": {"cache_read_input_tokens": 7}}
+        assert read("claude-code", done).usage == Usage(0, 7, 0, cached_tokens=7, cost_usd=None)
 
 
 def test_codex():
@@ -186,7 +186,7 @@ def test_codex():
         ),
         item("4", "agent_message", text="First."),
         item("5", "agent_message", text="It is a."),
-        {"type": "turn.completed", "usage": counts},
+        {"type": "turn.completed", "usage": counts | {"reasoning_output_tokens": 3}},
     )
     assert shown(account) == [
         ("error", "Reconnecting... 1/5"),
@@ -201,7 +201,7 @@ def test_codex():
         ("It is a.", []),
     ]
     assert (account.error, account.trouble, account.response) == ("", "", "It is a.")
-    assert account.usage == Usage(1, 100, 7, cached_tokens=60, cost_usd=None)
+    assert account.usage == Usage(1, 100, 7, cached_tokens=60, reasoning_tokens=3, cost_usd=None)
 
 
 def test_gemini_answers_or_fails():
@@ -240,7 +240,7 @@ def test_cursor():
         tool = {"readToolCall": {"args": {"path": "a"}, **about}}
         return {"type": "tool_call", "subtype": subtype, "call_id": "c", "tool_call": tool}
 
-    counts = {"inputTokens": 30, "outputTokens": 4, "cacheReadTokens": 10}
+    counts = {"inputTokens": 28, "outputTokens": 4, "cacheReadTokens": 10, "cacheWriteTokens": 2}
     failed = call("completed", result={"failure": {"exitCode": 2}})
     assert shown(read("cursor", call("started"), failed))[1][2] == 2
     account = read(
@@ -255,8 +255,7 @@ def test_cursor():
     )
     looked = ("I look.", [("read", {"path": "a"})])
     assert shown(account) == [looked, ("read", "text", None), ("It is a.", [])]
-    used = Usage(1, 40, 4, cached_tokens=10, cost_usd=None)
-    assert (account.response, account.usage) == ("It is a.", used)
+    assert (account.response, account.usage) == ("It is a.", Usage(1, 40, 4, 10, cost_usd=None))
 
 
 def test_copilots_session_events():
