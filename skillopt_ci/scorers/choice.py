@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from string import ascii_uppercase
 
 from skillopt_ci.config import scorers as specs
 from skillopt_ci.scorers import base
@@ -83,8 +84,10 @@ _ALONE = re.compile(r"\A(?:(?:OPTION|CHOICE|ANSWER):? |\\)[^\w?−-]*(\w+)[^\w?]
 
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> base.Score:
     choices = choices_of(spec, task)
-    chosen = parse_choice(answer, choices)
     expected = [parse_choice(reference, choices) for reference in task.references]
+    if not choices and {*expected} <= {*ascii_uppercase}:  # their texts stand in the question
+        choices = dict.fromkeys(ascii_uppercase, "")
+    chosen = parse_choice(answer, choices)
     solved, wanted = bool(chosen) and chosen in expected, " or ".join(dict.fromkeys(expected))
     got = base.quote(chosen) if chosen else "an empty answer"
     reason = f"chose {chosen}" if solved else f"expected choice {base.quote(wanted)}, got {got}"

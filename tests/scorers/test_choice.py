@@ -123,6 +123,9 @@ def test_choices_may_come_from_the_task(grade, make_task, choices):
     [
         ({}, "It is clear.\n**Answer:** (d)", ["D"], 1),
         *(({}, "It is clear.\nAnswer: E", ["D"], 0), ({}, "d)", ["D"], 1)),
+        *(({}, f"{one} (D) New York.", ["(D)"], 1) for one in ("The answer is", "Answer:", "")),
+        *(({}, one, ["D"], 0) for one in ("(D) or (B)", "D is not correct.", "A day (D)")),
+        *(({}, "I think so.", [one], 0) for one in ("I", "yes")),
         ({"choices": CHOICES}, "Answer: Option A", ["Ａ"], 1),
         *(({"choices": CHOICES}, f"A{one}", ["paris"], 1) for one in ("", "\n\nI know.")),
         ({"choices": {"A": "5", "B": "5!"}}, "**5!**", ["B"], 1),
