@@ -10,12 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from github_server.scene import variables
 
 from skillopt_ci.config.models import ModelRole
 from skillopt_ci.errors import InfrastructureError
 from skillopt_ci.git.process import Git
 from skillopt_ci.git.remote import heads
-from skillopt_ci.github.client import Access, AnswerLost, NotFound, connect
+from skillopt_ci.github.client import AnswerLost, NotFound, connect
 from skillopt_ci.model import access as model_access
 from skillopt_ci.model.access import connection_pool
 
@@ -70,7 +71,7 @@ def test_git_reads_its_own_variable(monkeypatch, tmp_path, url, authority):
 
 
 def test_the_api_reads_the_variable_of_requests(monkeypatch, url, authority):
-    client = connect(Access("o/r", "pat", url), wait=lambda _: None)
+    client = connect(variables("o/r", "pat", url), wait=lambda _: None)
     with pytest.raises(AnswerLost, match="SSLError") as caught:
         assert client.login
     assert "REQUESTS_CA_BUNDLE" in caught.value.hint

@@ -17,7 +17,7 @@ from skillopt_ci.action.perform import perform, tell_failed
 from skillopt_ci.cli.main import describe, terminate_is_interrupt
 from skillopt_ci.confinement import close_process, keep_back, whole_environment
 from skillopt_ci.github import pull_requests
-from skillopt_ci.github.client import connect, from_environ
+from skillopt_ci.github.client import connect
 from skillopt_ci.model.access import required_variables
 from skillopt_ci.redaction import Redactor, can_be_hidden, named_secrets
 from skillopt_ci.report.comment import marker
@@ -43,7 +43,7 @@ def main() -> int:
                 git_access.git_environment(workspace, inputs.directory, inputs.token, environ)
             )
             redact.learn([inputs.token, *keys.values()])
-            client = connect(from_environ(environ, inputs.token), redact=redact) if token else None
+            client = connect(environ, inputs.token, redact=redact) if token else None
             with git_access.owner_kept(workspace, os.geteuid()):
                 return run(Job(workspace, inputs, log, whole_environment() | keys, client, redact))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - outermost layer

@@ -269,10 +269,10 @@ def open_ledger(loaded: Loaded, environ: Mapping[str, str]) -> Ledger:
     if ledger.remote is None:
         raise ConfigError("git.commits: api needs a remote on GitHub", file=loaded.file)
     # Here and not above: PyGithub costs half a second.
-    from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
+    from skillopt_ci.github.client import connect  # noqa: PLC0415
     from skillopt_ci.github.commits import ApiCommits  # noqa: PLC0415
 
-    return replace(ledger, write_commit=ApiCommits(connect(from_environ(environ)), ledger.remote))
+    return replace(ledger, write_commit=ApiCommits(connect(environ), ledger.remote))
 
 
 def skill_path(loaded: Loaded, repository: Path) -> str:

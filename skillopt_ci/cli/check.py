@@ -165,10 +165,10 @@ def _check_github(settings: Globals) -> Iterator[Finding]:
     if found := re.search(r"([\w.-]+/[\w.-]+?)(\.git)?/?$", remote):
         environ.setdefault("GITHUB_REPOSITORY", found[1])
     # Imported late: PyGithub takes half a second.
-    from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415
+    from skillopt_ci.github.client import connect  # noqa: PLC0415
     from skillopt_ci.github.settings import setup_of  # noqa: PLC0415
 
-    client = connect(from_environ(environ), redact=settings.redact)
+    client = connect(environ, redact=settings.redact)
     keys, signed = required_variables(config.model.roles), config.git.commits == "api"
     for level, text in setup_of(client, keys, config.run, signed=signed):
         yield Finding("github", level, text)

@@ -61,9 +61,9 @@ def comment_command(settings: Globals, publishing: bool) -> None:
         }
         settings.tell(told, harmless("\n\n".join(told.values())))
         return
-    from skillopt_ci.github.client import connect, from_environ  # noqa: PLC0415 - PyGithub is slow
+    from skillopt_ci.github.client import connect  # noqa: PLC0415 - PyGithub is slow
 
-    client = connect(from_environ(settings.environ), redact=settings.redact)
+    client = connect(settings.environ, redact=settings.redact)
     open_reader(settings, fresh=True)  # an old clone would publish an old state
     published = publish_run(settings, client)
     for note in published.notes:

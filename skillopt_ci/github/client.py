@@ -2,10 +2,11 @@
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Self, TypeVar
@@ -156,30 +157,8 @@ def _words(error: GithubException) -> str:
     return "; ".join(line for line in lines if line)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A repository (`owner/name`) behind an API; its repr hides the token."""
-
-    repository: str
-    token: str = field(repr=False)
-    api_url: str = PUBLIC_API
-
-    def __post_init__(self) -> None:
-        owner, slash, name = self.repository.partition("/")
-        if not (owner and slash and name) or "/" in name:
-            raise UsageError(f"expected a repository as owner/name, not {self.repository!r}")
-        stray = stray_character(self.token)
-        if stray or not self.token:
-            raise UsageError(
-                f"the GitHub token {f'holds {stray}' if stray else 'is empty'}",
-                hint="Pass it as it is: token: ${{ github.token }}",
-            )
-        if not self.api_url.startswith(("https://", "http://")):
-            raise UsageError(f"GITHUB_API_URL is not a web address: {self.api_url!r}")
-
-
-def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
-    """``token`` overrides the environment's. Raises UsageError without a token."""
+def _access(environ: Mapping[str, str], token: str) -> tuple[str, str, str]:
+    """The repository (`owner/name`), the token and the API's address."""
     if not (repository := environ.get("GITHUB_REPOSITORY", "")):
         raise UsageError(
             "GITHUB_REPOSITORY is not set: which repository is this on GitHub?",
@@ -191,8 +170,19 @@ def from_environ(environ: Mapping[str, str], token: str = "") -> Access:
             "there is no GitHub token",
             hint="Set GITHUB_TOKEN (GITHUB_TOKEN=$(gh auth token)), or `token` of the action.",
         )
-    url = environ.get("GITHUB_API_URL") or PUBLIC_API
-    return Access(repository, found.strip(), url.rstrip("/"))
+    if not re.fullmatch("[^/]+/[^/]+", repository):
+        raise UsageError(f"expected a repository as owner/name, not {repository!r}")
+    found = found.strip()
+    stray = stray_character(found)
+    if stray or not found:
+        raise UsageError(
+            f"the GitHub token {f'holds {stray}' if stray else 'is empty'}",
+            hint="Pass it as it is: token: ${{ github.token }}",
+        )
+    url = (environ.get("GITHUB_API_URL") or PUBLIC_API).rstrip("/")
+    if not url.startswith(("https://", "http://")):
+        raise UsageError(f"GITHUB_API_URL is not a web address: {url!r}")
+    return repository, found, url
 
 
 class Retry(GithubRetry):
@@ -311,15 +301,21 @@ class Client:
 
 
 def connect(
-    access: Access, redact: Redact = unchanged, wait: Callable[[float], None] = time.sleep
+    environ: Mapping[str, str],
+    token: str = "",
+    *,
+    redact: Redact = unchanged,
+    wait: Callable[[float], None] = time.sleep,
 ) -> Client:
-    host = urlsplit(access.api_url).hostname or ""
+    """``token`` overrides the environment's. Raises UsageError without one, or a repository."""
+    name, token, url = _access(environ, token)
+    host = urlsplit(url).hostname or ""
     has_secondary_limits = host == urlsplit(PUBLIC_API).hostname or host.endswith(".ghe.com")
     # PyGithub logs every refusal and retry; we report them as errors and notes.
     logging.getLogger("github").setLevel(logging.WARNING)
     hub = Github(
-        auth=Auth.Token(access.token),
-        base_url=access.api_url,
+        auth=Auth.Token(token),
+        base_url=url,
         timeout=30,
         user_agent=f"skillopt-ci/{__version__}",
         per_page=100,
@@ -351,7 +347,7 @@ def connect(
         return status, headers, text
 
     hub.requester.requestJson = ask_for_json  # type: ignore[method-assign]
-    return Client(hub, hub.get_repo(access.repository), access.repository, redact, wait)
+    return Client(hub, hub.get_repo(name), name, redact, wait)
 
 
 def same_text(one: str | None, other: str) -> bool:

@@ -3,20 +3,11 @@ import time
 from dataclasses import replace
 
 import pytest
-from github_server.scene import Scene
+from github_server.scene import Scene, variables
 
 from skillopt_ci.errors import UsageError
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.client import (
-    Access,
-    AnswerLost,
-    NotFound,
-    Refused,
-    Unavailable,
-    connect,
-    from_environ,
-    noting,
-)
+from skillopt_ci.github.client import AnswerLost, NotFound, Refused, Unavailable, connect, noting
 from skillopt_ci.github.comments import keep_comment
 from skillopt_ci.github.pull_requests import (
     changed_paths,
@@ -29,12 +20,22 @@ from skillopt_ci.github.types import Annotation, WantedCheck, WantedPullRequest
 ENVIRON = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_TOKEN": "job"}
 
 
-def test_a_workflow_says_where_it_runs():
-    assert from_environ(ENVIRON) == Access("octo/skills", "job", "https://api.github.com")
-    environ = ENVIRON | {"GITHUB_API_URL": "https://ghe.example.org/api/v3/"}
-    found = from_environ(environ, " app-token\n")
-    assert (found.token, found.api_url) == ("app-token", "https://ghe.example.org/api/v3")
-    assert from_environ(ENVIRON | {"INPUT_TOKEN": "app-token"}).token == "app-token"
+@pytest.mark.parametrize(
+    ("more", "token", "told"),
+    [
+        ({}, "", ("job", "https://api.github.com")),
+        (
+            {"GITHUB_API_URL": "https://ghe/api/v3/"},
+            " app-token\n",
+            ("app-token", "https://ghe/api/v3"),
+        ),
+        ({"INPUT_TOKEN": "app-token"}, "", ("app-token", "https://api.github.com")),
+    ],
+)
+def test_a_workflow_says_where_it_runs(more, token, told):
+    client = connect(ENVIRON | more, token)
+    asking = client.hub.requester
+    assert (client.name, asking.auth.token, asking.base_url) == ("octo/skills", *told)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +46,14 @@ def test_a_workflow_says_where_it_runs():
 )  # fmt: skip
 def test_what_cannot_be_is_refused_without_showing_the_token(environ):
     with pytest.raises(UsageError) as caught:
-        from_environ(environ)
+        connect(environ)
     assert "töken" not in str(caught.value)
 
 
 def test_a_stray_character_in_the_token_is_named_with_its_place():
     with pytest.raises(UsageError, match=r"U\+200B \(ZERO WIDTH SPACE\) as character 3 of 4"):
-        from_environ(ENVIRON | {"GITHUB_TOKEN": "gh\u200bp"})
-    assert "job" not in repr(from_environ(ENVIRON))
+        connect(ENVIRON | {"GITHUB_TOKEN": "gh\u200bp"})
+    assert "job" not in repr(connect(ENVIRON))
 
 
 def test_a_token_speaks_for_a_person_or_the_bot_and_is_asked_once(scene):
@@ -71,17 +72,17 @@ def test_a_token_that_is_not_accepted_and_a_hidden_repository_are_told_apart(sce
         assert not scene.client("secret-and-wrong").login
     assert "secret-and-wrong" not in str(caught.value)
     with pytest.raises(NotFound, match="may not see it"):
-        get_pull_request(connect(Access("octo/hidden", "job", scene.hub.url)), 1)
+        get_pull_request(connect(variables("octo/hidden", url=scene.hub.url)), 1)
 
 
 def test_an_enterprise_server_has_its_api_in_folders(scene):
     scene.pull()
-    client = connect(Access("octo/skills", "job", f"{scene.hub.url}/api/v3"))
+    client = connect(variables("octo/skills", "job", f"{scene.hub.url}/api/v3"))
     assert (get_pull_request(client, 1).number, client.login) == (1, "github-actions[bot]")
 
 
 def test_a_server_that_is_not_there_is_no_defect(scene):
-    client = connect(Access("o/r", "job", "http://127.0.0.1:1"), wait=scene.waits.append)
+    client = connect(variables("o/r", "job", "http://127.0.0.1:1"), wait=scene.waits.append)
     with pytest.raises(AnswerLost, match="did not answer"):
         assert client.login
 
@@ -92,7 +93,7 @@ def test_a_server_that_is_not_there_is_no_defect(scene):
 def test_a_proxy_that_cannot_be_used_is_told(monkeypatch, scene, proxy, told):
     monkeypatch.setenv("HTTP_PROXY", proxy)
     monkeypatch.setenv("NO_PROXY", "")
-    client = connect(Access("o/r", "job", "http://github.invalid"), wait=scene.waits.append)
+    client = connect(variables("o/r", "job", "http://github.invalid"), wait=scene.waits.append)
     with pytest.raises(AnswerLost) as caught:
         assert client.login
     assert told in caught.value.hint
@@ -102,7 +103,7 @@ def test_an_answer_that_leads_elsewhere_is_no_defect(scene):
     scene.pull()
     url = scene.hub.url
     scene.hub.url = "http://192.0.2.1"
-    client = connect(Access("octo/skills", "job", url))
+    client = connect(variables("octo/skills", "job", url))
     with pytest.raises(Unavailable, match="not usable"):
         changed_paths(client, 1, "head")
 
@@ -236,7 +237,7 @@ class Shop:
         return "thing"
 
     def order(self) -> str:
-        client = connect(Access("o/r", "job"), wait=self.waits.append)
+        client = connect(variables("o/r"), wait=self.waits.append)
         return client.create_idempotent(self.create, lambda: next(iter(self.made), None))
 
 
@@ -257,7 +258,7 @@ def test_it_is_given_up_after_three_attempts():
         raise Refused("no")
 
     with pytest.raises(Refused):
-        connect(Access("o/r", "job")).create_idempotent(refuse, lambda: None)
+        connect(variables("o/r")).create_idempotent(refuse, lambda: None)
 
 
 def test_no_published_text_holds_a_secret(scene):
@@ -282,5 +283,5 @@ def test_no_published_text_holds_a_secret(scene):
     ],
 )
 def test_connect_paces_writes_where_github_has_secondary_limits(api, seconds):
-    hub = connect(Access("octo/skills", "job", api)).hub
+    hub = connect(variables("octo/skills", "job", api)).hub
     assert vars(hub.requester)["_Requester__seconds_between_writes"] == seconds

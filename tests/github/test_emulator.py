@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from github_server.emulator import INSTALLED, emulating
 from github_server.exchanges import recording
-from github_server.scene import SKILL, WANTED
+from github_server.scene import SKILL, WANTED, variables
 
 from skillopt_ci.github import pull_requests
 from skillopt_ci.github.checks import keep_check
-from skillopt_ci.github.client import Access, Client, Refused, connect
+from skillopt_ci.github.client import Client, Refused, connect
 from skillopt_ci.github.comments import keep_comment, review_notes
 from skillopt_ci.github.pull_requests import file_at, keep_pull_request, merge_pull_request
 from skillopt_ci.github.types import Annotation, WantedCheck
@@ -27,7 +27,7 @@ DEPARTURES = ("labels[0].description: None", "'annotations_url' is a required", 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with emulating(tmp_path_factory.mktemp("emulator")) as url, recording() as exchanges:
-        yield connect(Access("ada/skills", "token", url), wait=lambda _: None)
+        yield connect(variables("ada/skills", "token", url), wait=lambda _: None)
     rest = [each for each in exchanges if each.target != "/graphql"]
     assert [problem for each in rest for problem in each.request_problems()] == []
     departures = [problem for each in rest for problem in each.answer_problems()]

@@ -3,12 +3,16 @@
 from dataclasses import dataclass, field
 
 from github_server.state import Hub
-from skillopt_ci.github.client import Access, Client, connect
+from skillopt_ci.github.client import Client, connect
 from skillopt_ci.github.pull_requests import keep_pull_request
 from skillopt_ci.github.types import WantedPullRequest
 
 SKILL = "skills/SKILL.md"
 WANTED = WantedPullRequest("skillopt/demo", "main", "Train demo", "Body", draft=True)
+
+
+def variables(repository: str, token: str = "job", url: str = "") -> dict[str, str]:
+    return {"GITHUB_REPOSITORY": repository, "GITHUB_TOKEN": token, "GITHUB_API_URL": url}
 
 
 @dataclass
@@ -19,8 +23,7 @@ class Scene:
     waits: list[float] = field(default_factory=list)
 
     def client(self, token: str = "job") -> Client:
-        access = Access(self.hub.name, token, self.hub.url)
-        return connect(access, wait=self.waits.append)
+        return connect(variables(self.hub.name, token, self.hub.url), wait=self.waits.append)
 
     def step(self, text: str = "better\n") -> str:
         """Move the skills branch on."""
