@@ -219,25 +219,20 @@ def step_places(reader: RunReader) -> Mapping[tuple[EventKind, int], StepPlace]:
 
 def gather(reader: RunReader) -> RunView:
     """Read all that git knows of a run; a shallow clone is deepened for missing skill texts."""
-    run = view(reader, newest=max(len(reader.history), 1))
-    wanted = {
-        *(entry.skill_sha256 for entry in run.history),
-        *(record.proposal.skill_after for record in run.steps),
-        *(record.skill_after for record in run.epochs),
-    }
+    wanted = {name for one in reader.history for name in (one.skill_sha256, one.candidate_sha256)}
     commits, texts = _commits_and_texts(reader)
     for generations in GENERATIONS:
         try:
-            if wanted <= texts.keys() or not reader.ledger.deepen(generations):
+            if wanted - {""} <= texts.keys() or not reader.ledger.deepen(generations):
                 break
         except InfrastructureError:
             why = "cannot be read, and this clone is shallow: older skill texts are missing"
             click.echo(f"warning: {reader.ledger.remote} {why}", err=True)
             break
         commits, texts = _commits_and_texts(reader)
-        run = replace(run, places=step_places(reader))
     starts = [one.sha for one in commits if one.trailers.get("Skillopt-Action") == "start"]
     state = starts and reader.ledger.at(starts[0]).read_state()
+    run = view(reader, newest=max(len(reader.history), 1))
     return replace(run, texts=texts, baseline=state.current.measurement if state else None)
 
 
