@@ -24,7 +24,7 @@ from skillopt_ci.skill.regions import as_read
 from skillopt_ci.stats import wilson
 from skillopt_ci.tasks.task import Task
 from skillopt_ci.training.measure import clusters_of, measure
-from skillopt_ci.training.memory import conclusion_of, warn_of_trained
+from skillopt_ci.training.memory import warn_of_trained
 from skillopt_ci.training.plan import last_step, sizes_now
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
@@ -217,9 +217,9 @@ def _summary(
         final(one.sha256, one.step, one.origin, one.measurement.score)
         for one in (state.best, state.current)
     )
-    totals: dict[str, Usage] = {}
+    totals, folder = dict[str, Usage](), run.ledger.at(checkout.commit)
     for one in history:
-        conclusion = None if one.kind == "notes" else conclusion_of(run, checkout, one)
+        conclusion = None if one.kind == "notes" else folder.read_conclusion(one)
         only = {"finish": "test", "confirm": "confirmation", "set_aside": "set aside"}.get(
             one.kind, "selection"
         )

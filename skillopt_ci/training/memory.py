@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from skillopt_ci.ledger.evidence import Measurement, PatternRecord, ProposalRecord
-from skillopt_ci.ledger.records import Conclusion, Decision, HistoryEntry, Snapshot, StepRecord
+from skillopt_ci.ledger.records import Decision, HistoryEntry, Snapshot, StepRecord
 from skillopt_ci.messages import fenced
 from skillopt_ci.progress import Note
 from skillopt_ci.prompts import library
@@ -167,13 +167,9 @@ def past_scores(run: Run, checkout: Checkout) -> list[TaskScores]:
     return [one.tasks for one in found if one is not None]
 
 
-def conclusion_of(run: Run, checkout: Checkout, entry: HistoryEntry) -> Conclusion | None:
-    return run.ledger.at(checkout.commit).read_conclusion(entry)
-
-
 def _measurement(run: Run, checkout: Checkout, entry: HistoryEntry) -> Measurement | None:
     """What the decision of ``entry`` measured, if that still compares."""
-    conclusion = conclusion_of(run, checkout, entry)
+    conclusion = run.ledger.at(checkout.commit).read_conclusion(entry)
     decision = None if conclusion is None else conclusion.decision
     if decision and entry.kind == "notes":
         decision = decision.notes

@@ -24,7 +24,7 @@ from skillopt_ci.training import plan
 from skillopt_ci.training.baseline import ensure_scored, refuse_to_learn_nothing, unused_tasks
 from skillopt_ci.training.confirm import ensure_confirmed
 from skillopt_ci.training.evaluate import evaluate
-from skillopt_ci.training.memory import conclusion_of, step_records
+from skillopt_ci.training.memory import step_records
 from skillopt_ci.training.propose import propose
 from skillopt_ci.training.run_context import OpenModels, Run, equipped
 from skillopt_ci.training.slow_update import first_epoch, later_epoch
@@ -252,7 +252,7 @@ async def _resumed_or_proposed(
     if isinstance(work, plan.StepPlan):
         current = checkout.state.current.measurement
         last = next((one for one in reversed(checkout.history) if one.kind == "step"), None)
-        before = last and conclusion_of(run, checkout, last)
+        before = last and run.ledger.at(checkout.commit).read_conclusion(last)
         told = before.decision.verdict if before and before.decision else ""
         total = max(work.step, plan.last_step_of(run, checkout))  # one in flight is still decided
         run.observer(StepStarted(work.step, total, work.epoch, current.score, current.n, told))
