@@ -19,7 +19,6 @@ from skillopt_ci.text import score
 from skillopt_ci.training.gate import PERFECT, compare
 from skillopt_ci.training.measure import measure
 from skillopt_ci.training.memory import measured_before, warn_of_trained
-from skillopt_ci.training.plan import last_step_of
 from skillopt_ci.training.run_context import OpenModels, Run
 from skillopt_ci.training.state import (
     Checkout,
@@ -37,13 +36,11 @@ from skillopt_ci.training.state import (
 NEARLY = 0.95
 
 
-def refuse_to_learn_nothing(run: Run, checkout: ScoredCheckout) -> None:
-    """Raise NothingToLearn if the run ends before its first step."""
-    if checkout.state.step or last_step_of(run, checkout):
-        return
+def nothing_to_learn(run: Run, checkout: ScoredCheckout) -> NothingToLearn:
+    """Why the run ends before its first step."""
     measured = checkout.state.current.measurement
     unmeasured = f"; {len(measured.errors)} were not measured" if measured.errors else ""
-    raise NothingToLearn(
+    return NothingToLearn(
         f"There is nothing to learn: before any training, all measured selection tasks "
         f"({measured.n}{unmeasured}) are solved, so no edit can score higher.",
         hint="Put harder tasks into the selection and training sets, grade more strictly, or name "

@@ -382,11 +382,9 @@ def push_candidate(run: Run, checkout: ScoredCheckout, candidate: Candidate) -> 
 
 
 async def find_candidate(
-    run: Run, checkout: ScoredCheckout, commit: str | None
+    run: Run, checkout: ScoredCheckout, commit: str
 ) -> tuple[ScoredCheckout, Candidate | None]:
     """The candidate left at ``commit``; set it aside if it is for another skill or history."""
-    if commit is None:
-        return checkout, None
     if run.ledger.is_ancestor(commit, checkout.commit):
         run.ledger.withdraw(commit)
         return checkout, None

@@ -21,7 +21,7 @@ from skillopt_ci.sanitize import one_line
 from skillopt_ci.skill.document import sha256
 from skillopt_ci.skill.regions import reading, with_notes
 from skillopt_ci.training import plan
-from skillopt_ci.training.baseline import ensure_scored, refuse_to_learn_nothing, unused_tasks
+from skillopt_ci.training.baseline import ensure_scored, nothing_to_learn, unused_tasks
 from skillopt_ci.training.confirm import ensure_confirmed
 from skillopt_ci.training.evaluate import evaluate
 from skillopt_ci.training.memory import step_records
@@ -214,10 +214,10 @@ async def prepare(run: Run, *, ending: bool = False) -> tuple[ScoredCheckout, Ca
         find_checkout, run.ledger, run.skill_path, position, run.render
     )
     scored = await ensure_scored(run, checkout, candidate=position.candidate is not None)
-    if position.candidate is None:
-        over = ending or scored.state.step >= plan.last_step_of(run, scored)
-        scored = await ensure_confirmed(run, scored, over=over)
-    return await find_candidate(run, scored, position.candidate)
+    if position.candidate is not None:
+        return await find_candidate(run, scored, position.candidate)
+    over = ending or scored.state.step >= plan.last_step_of(run, scored)
+    return await ensure_confirmed(run, scored, over=over), None
 
 
 def next_work(
@@ -235,10 +235,10 @@ def next_work(
     if only_epoch_end:
         return None
     step = checkout.state.step + 1
-    if candidate is None:
-        refuse_to_learn_nothing(run, checkout)
-        if step > plan.last_step_of(run, checkout):
-            return None
+    if candidate is None and step > plan.last_step_of(run, checkout):
+        if step == 1:
+            raise nothing_to_learn(run, checkout)
+        return None
     return plan.plan_step(run.splits.train, run.config.train, step, checkout.state)
 
 

@@ -47,7 +47,7 @@ def test_what_was_not_measured_is_not_called_solved(checkout):
     six = checkout.session("evaluation.sel_env_num=6")
     message = r"all measured selection tasks \(4; 2 were not measured\) are solved"
     with pytest.raises(NothingToLearn, match=message):
-        baseline.refuse_to_learn_nothing(six, standing(measured(4, 4, errors=("s8", "s9"))))
+        trainer.next_work(six, standing(measured(4, 4, errors=("s8", "s9"))), None)
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_what_was_not_measured_is_not_called_solved(checkout):
     ids=["one unsolved", "none solved", "errors only"],
 )
 def test_anything_else_is_trained_on(checkout, measurement):
-    baseline.refuse_to_learn_nothing(checkout.session(FOUR), standing(measurement))
+    assert trainer.next_work(checkout.session(FOUR), standing(measurement), None)
 
 
 def test_a_reviewer_who_asks_for_something_is_heard(checkout):
     session = replace(checkout.session(FOUR), reviewer_notes=(NOTE,))
-    baseline.refuse_to_learn_nothing(session, standing(measured(4, 4)))
+    assert trainer.next_work(session, standing(measured(4, 4)), None)
     with pytest.raises(NothingToLearn):
-        baseline.refuse_to_learn_nothing(session, standing(measured(4, 4), heard_notes=(NOTE.id,)))
+        trainer.next_work(session, standing(measured(4, 4), heard_notes=(NOTE.id,)), None)
 
 
 @pytest.mark.parametrize(
