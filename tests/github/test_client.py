@@ -24,11 +24,7 @@ ENVIRON = {"GITHUB_REPOSITORY": "octo/skills", "GITHUB_TOKEN": "job"}
     ("more", "token", "told"),
     [
         ({}, "", ("job", "https://api.github.com")),
-        (
-            {"GITHUB_API_URL": "https://ghe/api/v3/"},
-            " app-token\n",
-            ("app-token", "https://ghe/api/v3"),
-        ),
+        ({"GITHUB_API_URL": "https://ghe/api/v3/"}, " app\n", ("app", "https://ghe/api/v3")),
         ({"INPUT_TOKEN": "app-token"}, "", ("app-token", "https://api.github.com")),
     ],
 )
