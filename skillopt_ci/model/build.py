@@ -54,11 +54,10 @@ class ModelRouter:
         )
         if self.cache is None:
             return client
-        configs = {"judge": self.roles["optimizer"], **self.roles}
         return CachedClient(
             client,
             self.cache,
-            key_of=lambda request: call_key(configs[request.role], request),
+            key_of=lambda request: call_key(self.roles[request.role], request),
             scope=scope,
             meter=meter,
             used=used,
@@ -121,7 +120,9 @@ async def open_router(
         cache = None
         if cache_path is not None:
             cache = resources.enter_context(closing(await CallCache.opened(cache_path, observe)))
-        yield ModelRouter(roles, tariffs(roles), clients, cache, redact)
+        yield ModelRouter(
+            {"judge": roles["optimizer"], **roles}, tariffs(roles), clients, cache, redact
+        )
 
 
 async def judge_reply(client: ChatClient, prompt: str) -> str:
