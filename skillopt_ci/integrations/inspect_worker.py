@@ -20,7 +20,7 @@ from inspect_ai.model import ChatMessageSystem, Model, ModelOutput, get_model, m
 from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
 from inspect_ai.scorer import Target, includes, value_to_float
 from inspect_ai.scorer._scorer import unique_scorer_name
-from inspect_ai.solver import Generate, Solver, TaskState, chain, generate, solver
+from inspect_ai.solver import Generate, Solver, TaskState, chain, solver
 from inspect_ai.util import LimitExceededError
 from openai import APIStatusError, DefaultAsyncHttpxClient, PermissionDeniedError
 from pydantic_core import to_jsonable_python
@@ -81,8 +81,8 @@ def open_side(options: Mapping[str, Any], root: Path) -> "InspectSide":
 
 
 def _rehearse() -> None:
-    """Make Inspect import its modules and read its tables before attempts are forked."""
-    task = Task([Sample("-", target="-")], solver=generate(), scorer=includes())
+    """Make Inspect import its modules before attempts fork; mockllm's calls download a table."""
+    task = Task([Sample("-", target="-")], solver=_read_skill("-"), scorer=includes())
     gc.disable()  # collections during the imports would waste time
     with TemporaryDirectory() as folder:
         _evaluate(task, get_model("mockllm/model"), get_model("mockllm/model"), Path(folder))

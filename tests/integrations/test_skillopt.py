@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from environments import OpenEnvironment, Script, ScriptedModel, attempt_now, opening
+from opened_sides import open_each
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
+from skillopt_ci.integrations.skillopt.adapter import SkillOptEnvironment
 from skillopt_ci.messages import Message
 from skillopt_ci.model.types import ChatRequest, ModelRefusal, ModelUnavailable, Role
 from skillopt_ci.rollout.environment import Reflecting
@@ -206,21 +208,23 @@ def test_what_skillopt_scores_0_for_its_own_failures_is_infrastructure(opened, s
         attempt_now(found, found.tasks("train")[0], lambda _: "", skill)
 
 
-@pytest.mark.parametrize(
-    ("adapter", "more", "said"),
-    [
-        ("serchqa", {"prompt_files": "prompts"}, "there is no adapter at skillopt.envs.serchqa"),
+def test_mistakes_are_told_for_people(opened, root):
+    with pytest.raises(UsageError, match="there is no adapter at skillopt"):
+        opened("serchqa", prompt_files="prompts").tasks("train")
+    (root / "bare").mkdir()
+    (root / "bare" / "rollout_system.md").write_text("", encoding="utf-8")
+    bare = {"config": "searchqa.yaml", "prompt_files": "bare", "reflect": "adapter"}
+    cases: list[tuple[str, dict[str, Any], str]] = [
         ("searchqa", {}, "lacks its prompt files"),
         ("searchqa", {"prompt_files": "prompts"}, "IsADirectoryError"),
+        ("searchqa", bare, "needs the prompts analyst_error and analyst_success"),
         ("little.py:NotOne", {}, "'little.py:NotOne' is not an EnvAdapter"),
         ("little.py:Rays", {"config": {"split_dir": "data"}}, "need Ray cannot be bridged"),
         ("little.py:Little", {"config": {"split_dir": "nowhere"}}, "Missing 'train/'"),
-    ],
-)
-def test_mistakes_are_told_for_people(opened, adapter, more, said):
-    with pytest.raises(UsageError) as error:
-        opened(adapter, **more).tasks("train")
-    assert said in str(error.value)
+    ]
+    given = [{"adapter": adapter, **more} for adapter, more, _ in cases]
+    found = open_each(SkillOptEnvironment.module, root, given)
+    assert [said in one for (*_, said), one in zip(cases, found, strict=True)] == [True] * 6, found
 
 
 def rollouts(found: Any, *answers: str) -> tuple[Rollout, ...]:
@@ -327,11 +331,3 @@ def test_an_adapters_own_reflection_sees_the_whole_batch_and_may_propose_nothing
     assert (told["mine"], told["cfg"], told["random_seed"]) == ([2, True, 3], "patch", 7)
     assert (told["step_buffer_context"], told["meta_skill_context"]) == ("Earlier.", "Before.")
     assert reflected(contrast(opened, "silent"), (one,), patch) == ([], [])
-
-
-def test_reflection_without_prompts_is_refused_at_once(opened, root):
-    (root / "bare").mkdir(exist_ok=True)
-    (root / "bare" / "rollout_system.md").write_text("", encoding="utf-8")
-    options = {"config": "searchqa.yaml", "prompt_files": "bare", "reflect": "adapter"}
-    with pytest.raises(UsageError, match="needs the prompts analyst_error and analyst_success"):
-        opened("searchqa", **options).tasks("train")

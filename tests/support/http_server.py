@@ -49,6 +49,16 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Proxy(Handler):
+    """Connects nobody, and has in ``asked`` whom somebody wanted to reach."""
+
+    asked: list[str]
+
+    def do_CONNECT(self) -> None:
+        self.asked.append(self.path)
+        self.answer(b"", 502)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
