@@ -10,7 +10,7 @@ import pytest
 from environments import OpenEnvironment, ScriptedModel, attempt, attempt_now, opening, reply
 from http_server import Proxy, http_server
 from inspect_tasks import FILE
-from opened_sides import open_each
+from opened_sides import check_openings
 
 from skillopt_ci.errors import EnvironmentFailure, UsageError
 from skillopt_ci.integrations.bridge import unpacked
@@ -240,33 +240,29 @@ def test_an_attempt_without_a_result_scores_nothing(opened):
         unpacked(b"no tar")
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_mistakes_are_told_for_people(opened):
+    for given, said in (
         ({"type": "inspect"}, "environment.task: missing"),
         (options(scorers="x"), "environment.scorers: unknown key; did you mean 'scorer'?"),
         (options("sums.py"), "environment inspect: 'sums.py' names 5 tasks"),
-    ],
-)
-def test_mistakes_are_told_for_people(opened, given, said):
-    with pytest.raises(UsageError) as error:
-        opened(given).tasks("train")
-    assert said in str(error.value)
+    ):
+        with pytest.raises(UsageError) as error:
+            opened(given).tasks("train")
+        assert said in str(error.value)
 
 
 def test_loading_asks_nothing_of_the_network_and_tells_mistakes_for_people(root, monkeypatch):
-    cases: list[tuple[str, dict[str, str], str]] = [
-        ("sums.py@sums", {}, "it opened"),
-        ("sums.py@nothing", {}, "Task named 'nothing' not found"),
-        ("missing.py@x", {}, "missing.py: cannot be read: No such file or directory"),
-        ("torn.py@x", {}, "SyntaxError: invalid syntax (torn.py, line 1)"),
-        ("sums.py@twice", {}, "several samples of its dataset have the same id"),
-        ("sums.py@chat", {"judge": "skillopt-ci/grader"}, "no model skillopt-ci/grader, only"),
+    cases = [
+        ({"task": "sums.py@sums"}, "it opened"),
+        ({"task": "sums.py@nothing"}, "Task named 'nothing' not found"),
+        ({"task": "missing.py@x"}, "missing.py: cannot be read: No such file or directory"),
+        ({"task": "torn.py@x"}, "SyntaxError: invalid syntax (torn.py, line 1)"),
+        ({"task": "sums.py@twice"}, "several samples of its dataset have the same id"),
+        ({**CHAT, "args": {"judge": "skillopt-ci/grader"}}, "no model skillopt-ci/grader, only"),
     ]
-    given, asked = [{"task": task, "args": args} for task, args, _ in cases], list[str]()
+    asked = list[str]()
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")  # a table that is there already would do
     with http_server(Proxy, asked=asked) as url:
         monkeypatch.setenv("HTTPS_PROXY", url)
-        found = open_each(InspectEnvironment.module, root, given)
+        check_openings(InspectEnvironment.module, root, cases)
     assert asked == []
-    assert [said in one for (*_, said), one in zip(cases, found, strict=True)] == [True] * 6, found

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from environments import OpenEnvironment, Script, ScriptedModel, attempt_now, opening
-from opened_sides import open_each
+from opened_sides import check_openings
 
 from skillopt_ci.config.config import Gradient
 from skillopt_ci.errors import EnvironmentFailure, UsageError
@@ -214,17 +214,15 @@ def test_mistakes_are_told_for_people(opened, root):
     (root / "bare").mkdir()
     (root / "bare" / "rollout_system.md").write_text("", encoding="utf-8")
     bare = {"config": "searchqa.yaml", "prompt_files": "bare", "reflect": "adapter"}
-    cases: list[tuple[str, dict[str, Any], str]] = [
-        ("searchqa", {}, "lacks its prompt files"),
-        ("searchqa", {"prompt_files": "prompts"}, "IsADirectoryError"),
-        ("searchqa", bare, "needs the prompts analyst_error and analyst_success"),
-        ("little.py:NotOne", {}, "'little.py:NotOne' is not an EnvAdapter"),
-        ("little.py:Rays", {"config": {"split_dir": "data"}}, "need Ray cannot be bridged"),
-        ("little.py:Little", {"config": {"split_dir": "nowhere"}}, "Missing 'train/'"),
+    cases = [
+        ({"adapter": "searchqa"}, "lacks its prompt files"),
+        ({"adapter": "searchqa", "prompt_files": "prompts"}, "IsADirectoryError"),
+        ({"adapter": "searchqa", **bare}, "needs the prompts analyst_error and analyst_success"),
+        ({"adapter": "little.py:NotOne"}, "'little.py:NotOne' is not an EnvAdapter"),
+        ({"adapter": "little.py:Rays", "config": {"split_dir": "data"}}, "Ray cannot be bridged"),
+        ({"adapter": "little.py:Little", "config": {"split_dir": "nowhere"}}, "Missing 'train/'"),
     ]
-    given = [{"adapter": adapter, **more} for adapter, more, _ in cases]
-    found = open_each(SkillOptEnvironment.module, root, given)
-    assert [said in one for (*_, said), one in zip(cases, found, strict=True)] == [True] * 6, found
+    check_openings(SkillOptEnvironment.module, root, cases)
 
 
 def rollouts(found: Any, *answers: str) -> tuple[Rollout, ...]:

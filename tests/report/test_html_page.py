@@ -1,7 +1,6 @@
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -462,10 +461,10 @@ def test_it_follows_a_run_and_stays_as_it_was_left(browser, tmp_path):
             page.fill("#find", "ledger-0")
             page.get_by_role("radio", name="merged", exact=True).check()
             page.locator("#live", has_text="Following the run").wait_for()
-            words = [sys.executable, "-m", "skillopt_ci", "-q", "run", *short]
-            with subprocess.Popen(words, cwd=folder) as run:
+            with ThreadPoolExecutor() as pool:
+                run = pool.submit(skillopt_ci, folder, "-q", "run", *short)
                 page.locator("#step-2").wait_for(state="attached", timeout=PATIENCE)
-                assert run.wait() == 0
+                assert run.result().returncode == 0
             page.locator("#step-4").wait_for(state="attached", timeout=PATIENCE)
             page.locator("#step-1[open]").wait_for(timeout=PATIENCE)
             assert page.input_value("#find") == "ledger-0"

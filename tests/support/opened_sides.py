@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 _OPEN_EACH = """
 import json, os, sys
@@ -26,8 +25,17 @@ for options in json.loads(sys.argv[2]):
 """
 
 
-def open_each(module: str, root: Path, given: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What ``module`` says as it opens each of ``given``, in forks of one process."""
-    words = [sys.executable, "-P", "-c", _OPEN_EACH, module, json.dumps(given)]
+def check_openings(
+    module: str, root: Path, cases: Sequence[tuple[Mapping[str, object], str]]
+) -> None:
+    """Let ``module`` open each of the options in ``cases``; what it says holds what is expected.
+
+    All are opened in forks of one process.
+    """
+    given = json.dumps([options for options, _ in cases])
+    words = [sys.executable, "-P", "-c", _OPEN_EACH, module, given]
     done = subprocess.run(words, cwd=root, stdout=subprocess.PIPE, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('"')]
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('"')]
+    assert len(told) == len(cases), told
+    for (options, expected), said in zip(cases, told, strict=True):
+        assert expected in said, options
