@@ -222,11 +222,12 @@ def trace_command(
             hint="Attempts are recorded where they are made, unless `rollout.events` is false.",
         )
     if found is None:
-        made = names_text([*seen.get(task, ())])
-        told = f"Recorded attempts: {made}." if task in seen else nearest(task, seen)
+        meant_by = nearest(task, seen) or f"Tasks with attempts: {names_text(sorted(seen))}."
         raise UsageError(
             f"No such attempt at task {task!r} is recorded.",
-            hint=told or f"Tasks with attempts: {names_text(sorted(seen))}.",
+            hint=f"Recorded attempts: {names_text([*seen[task]])}."
+            if task in seen
+            else f"{meant_by} Test tasks are attempted at the end of a run.",
         )
     if (work := found.work) and work.get("stored"):  # its steps are told where it was made
         found.events[1:1] = steps.get(work.get("key"), ())

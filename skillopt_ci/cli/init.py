@@ -99,8 +99,10 @@ def init_command(
         if scaffold.WORKFLOW not in written:
             also.append(f"List {settings.config} in {scaffold.WORKFLOW}, in a matrix of `config`s.")
         closing = [*_github_steps(place, keys, branch, same, pages=pages)]
-    steps = [*_steps_to_commit(settings, choices, repository, *also, github=github), *closing]
-    code = _tell(settings, "", written, files, steps)
+    # tasks that were there before the configuration are the user's own
+    examples = config.name not in written or any(one.endswith(".jsonl") for one in written)
+    steps = _steps_to_commit(settings, choices, repository, *also, examples=examples, github=github)
+    code = _tell(settings, "", written, files, [*steps, *closing])
     if not settings.json:
         if code is ExitCode.NOTHING_TO_DO:
             click.echo(f"\nFor another run: {_ANOTHER}")
@@ -313,7 +315,12 @@ def choose(
 
 
 def _steps_to_commit(
-    settings: Globals, choices: scaffold.Choices, repository: Path | None, *also: str, github: bool
+    settings: Globals,
+    choices: scaffold.Choices,
+    repository: Path | None,
+    *also: str,
+    examples: bool,
+    github: bool,
 ) -> list[str]:
     folder = settings.config.parent
     tasks = folder / scaffold.task_folder(settings.config.name, choices.run)
@@ -324,7 +331,11 @@ def _steps_to_commit(
     remote = Git(repository).attempt("remote").text if repository else ""
     return [
         *([] if repository else ["git init   (this folder is not in a git repository yet)"]),
-        f"Replace the example tasks in {files[1]} with your own, one JSON object per line.",
+        *(
+            [f"Replace the example tasks in {files[1]} with your own, one JSON object per line."]
+            if examples
+            else []
+        ),
         *also,
         *([f"export {key}=…"] if (key := choices.target.get("api_key_env")) else []),
         f"git add {' '.join(files)} && git commit -m 'Set up skill training'",

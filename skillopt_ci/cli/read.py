@@ -66,14 +66,18 @@ class RunReader:
     def skill_path(self) -> str:
         return self.state.skill
 
-    def start(self) -> tuple["RunReader", str]:
-        """The run as the next step begins with it, or why there is none; `commit` may be a tree."""
+    def start(self, path: str = "") -> tuple["RunReader", str]:
+        """The run as the next step begins with it, or why there is none; `commit` may be a tree.
+
+        ``path`` is the skill that the configuration names.
+        """
         ledger, base = self.ledger, known_base(self.ledger)
         if base is None or (ledger.common_dir / "shallow").exists():  # only a fetch would tell
             return self, ""
         try:
             root = ledger.merge_base(self.commit, base)
-            found = find_checkout(ledger, self.skill_path, Position(base, self.commit, None, root))
+            position = Position(base, self.commit, None, root)
+            found = find_checkout(ledger, path or self.skill_path, position)
         except SkilloptError as error:
             return self, error.sentences
         if found.state is None:  # the folder was removed from base, and the run begins anew

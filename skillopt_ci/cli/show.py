@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from skillopt_ci.cli.build import load_configured
+from skillopt_ci.cli.build import load_configured, skill_path
 from skillopt_ci.cli.console import print_rows, print_table
 from skillopt_ci.cli.options import FILE, Globals, command, print_json, print_text, wants_colour
 from skillopt_ci.cli.read import RunReader, find_skill, in_flight, open_reader, step_places
 from skillopt_ci.config.config import Evaluation, GateConfig, Optimizer
+from skillopt_ci.config.loading import Loaded
 from skillopt_ci.errors import RepositoryError, SkilloptError
 from skillopt_ci.git.history import parents
 from skillopt_ci.git.locks import is_held
@@ -44,15 +45,23 @@ _BRACKETS = {"removed": ("[-", "-]"), "added": ("{+", "+}")}
 @command()
 def status_command(settings: Globals) -> None:
     """Show where training stands and what comes next, read from git alone."""
-    here = open_reader(settings)
-    reader, refused = here.start()
+    here, loaded, path = open_reader(settings), None, ""
+    with suppress(SkilloptError):  # the run is read from git alone; what comes next is an extra
+        found = load_configured(settings)
+        if found.config.run == here.state.run:
+            path, loaded = skill_path(found, here.ledger.git.folder), found
+    reader, refused = here.start(path)
     flying, commit = in_flight(reader), reader.flight
     busy = is_held(reader.ledger.common_dir, reader.state.run)
     what = flying.name.lower() if flying else ""
     summary = reader.folder.read_summary()
     skill = reader.folder.read(reader.skill_path) or ""
     run = RunView(reader.state, reader.history, summary=summary, commit=here.commit, skill=skill)
-    coming, anew = (None, False) if refused else _coming(settings, reader, edited=run.unscored)
+    coming, anew = (
+        (None, False)
+        if refused or loaded is None
+        else _coming(loaded, settings.environ, reader, edited=run.unscored)
+    )
     # a commit of people, or of another score, made the trainer propose the step again
     stale = commit and (anew or parents(reader.ledger.git, commit) != (reader.commit,))
     if settings.json:
@@ -94,25 +103,24 @@ def _title(reader: RunReader) -> str:
     return f"Run {reader.state.run}{' (simulated models)' if reader.state.simulated else ''}"
 
 
-def _coming(settings: Globals, reader: RunReader, *, edited: bool) -> tuple[Upcoming | None, bool]:
+def _coming(
+    loaded: Loaded, environ: Mapping[str, str], reader: RunReader, *, edited: bool
+) -> tuple[Upcoming | None, bool]:
     """What comes next, if that is known, and whether the score no longer compares with others."""
+    if (tasks := loaded.config.tasks) is None:  # an environment would have to be opened
+        return None, False
     try:
-        loaded = load_configured(settings)
-        tasks = loaded.config.tasks
-        # an environment would have to be opened
-        if loaded.config.run != reader.state.run or tasks is None:
-            return None, False
         config, splits = planned(loaded.config, load_splits(tasks, loaded.root), reader.state)
         sizes, root, anew = sizes_of(config, splits, reader.history), loaded.root, False
         with suppress(SkilloptError, GraderError):  # `check` tells of prompts and graders
-            parts, asked = runner_parts(config, root, settings.environ, None), splits.selection
+            parts, asked = runner_parts(config, root, environ, None), splits.selection
             under = measurement_fingerprint(
                 config, asked[: sizes.selection], parts.prompts, parts.rollout_facts, root
             )
             anew = under != reader.state.measured_under
         return upcoming(config, sizes, reader.state, reader.history, edited=edited or anew), anew
     except SkilloptError:
-        return None, False  # the run is read from git alone; what comes next is an extra
+        return None, False
 
 
 def _sentence(coming: Upcoming, run: RunView) -> str:

@@ -72,8 +72,12 @@ def test_options_reach_the_configuration_and_it_says_what_comes_next(tmp_path):
 
 def test_existing_files_are_left_and_listed(tmp_path):
     (tmp_path / "AGENTS.md").write_text("mine", encoding="utf-8")
+    (tmp_path / "tasks").mkdir()
+    for split in ("train", "selection", "test"):
+        (tmp_path / f"tasks/{split}.jsonl").write_text("{}", encoding="utf-8")
     told = init(tmp_path).output
     assert ("left      AGENTS.md" in told, "already know" in told) == (True, False)
+    assert ("left      tasks/test.jsonl" in told, "the example tasks" in told) == (True, False)
     assert (tmp_path / "AGENTS.md").read_text(encoding="utf-8") == "mine"
     assert (init(tmp_path).return_value, "wrote" in init(tmp_path).output) == (3, False)
     (tmp_path / "skillopt.yaml").rename(tmp_path / "skillopt.yml")

@@ -106,6 +106,16 @@ def test_a_finished_run_has_nothing_next_until_its_skill_changes(cli, ended):
     assert "; then the tests and the summary, by `step`" in next_said(cli(ended, *asked))
 
 
+def test_a_skill_that_was_moved_is_told_as_step_tells_it(cli, done, git):
+    git(done, "mv", "skills/ledger", "skills/moved")
+    config = done / "skillopt.yaml"
+    config.write_text(config.read_text().replace("skills/ledger", "skills/moved"), encoding="utf-8")
+    git(done, "commit", "--quiet", "--all", "--message=Move")
+    told = next_said(cli(done, "status"))
+    assert told.startswith(f"no step until you fix this: Run 'quickstart' trains {LEDGER}, but")
+    assert "merge skillopt/quickstart first" in told
+
+
 def test_without_the_configuration_nothing_is_guessed(cli, done, git):
     git(done, "rm", "--quiet", "skillopt.yaml")
     assert not re.search("^next ", cli(done, "status").out, re.MULTILINE)
