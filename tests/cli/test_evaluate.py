@@ -174,9 +174,9 @@ def test_calibrate_says_how_often_the_gate_errs(cli, trained, monkeypatch):
     assert "(worse, better: by 0.9, or to a score of 0 or 1)" in " ".join(told.split())
 
 
-def test_calibrate_json_is_one_object_and_can_be_repeated(cli, trained):
+def test_calibrate_json_is_one_object_and_can_be_repeated(cli, fresh):
     words = ("calibrate", "initial", "--effect", "0.3", "--json")
-    found, again = (cli(trained, *words).json for _ in range(2))
+    found, again = (cli(fresh, *words).json for _ in range(2))
     assert again.pop("usage")["calls"] == 0 < found.pop("usage")["calls"]
     assert again == found
     assert found | {"tasks": 16, "draws": 4, "effect": 0.3, "same_compared": 12} == found
