@@ -72,6 +72,8 @@ _REASON = re.compile(
     r"(?i)\b(?:because|since)\b(?:(?!\bbut\b)[^.!?;\n]|\.\d)*"
     r"|\bnot\s+(?:option\s+)?[^\w\n]*\w\b"
 )
+#: May be a label, as in "B) New York"; no note "B flat", no "A: Let's think …" as after "Q: …".
+_LETTER = re.compile(r"\b(?!\AA:)([A-Z])[*_]*(?:[.):\]}\n]| [–—-] |[ ,]*\Z)")
 #: Also a label between Chinese or Japanese characters, but not the article of "A city".
 _WORDS = re.compile(r"(?!A\s+[a-z])(?:[\u3040-\u9fff]+|[^\W\u3040-\u9fff]+)")
 _EMPHASIS = " *`_\"'“”✅👉"
@@ -85,9 +87,10 @@ _ALONE = re.compile(r"\A(?:(?:OPTION|CHOICE|ANSWER):? |\\)[^\w?−-]*(\w+)[^\w?]
 def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> base.Score:
     choices = choices_of(spec, task)
     expected = [parse_choice(reference, choices) for reference in task.references]
-    if not choices and {*expected} <= {*ascii_uppercase}:  # their texts stand in the question
-        choices = dict.fromkeys(ascii_uppercase, "")
     chosen = parse_choice(answer, choices)
+    if not choices and {*expected} <= {*ascii_uppercase}:  # their texts stand in the question
+        letters = {*_LETTER.findall(_REASON.sub("", chosen))}
+        chosen = parse_choice(chosen, dict.fromkeys(letters, "") if len(letters) == 1 else {})
     solved, wanted = bool(chosen) and chosen in expected, " or ".join(dict.fromkeys(expected))
     got = base.quote(chosen) if chosen else "an empty answer"
     reason = f"chose {chosen}" if solved else f"expected choice {base.quote(wanted)}, got {got}"

@@ -199,7 +199,10 @@ def from_skillopt(value: Mapping[str, object]) -> Mapping[str, object]:
     choices = labelled(value.get("choices"))
     asked = {key: str(value.get(key) or "").strip() for key in keys}
     if "question" in keys:
-        asked["context"] = _clipped(asked["context"])
+        if len(context := asked["context"]) > _CONTEXT_CHARS:
+            end = context.rfind(_DOCUMENT, 1, _CONTEXT_CHARS + len(_DOCUMENT))
+            kept = context[:end].strip() if end > 0 else f"{context[:_CONTEXT_CHARS]}...[truncated]"
+            asked["context"] = kept
         asked["choices"] = "\n".join(f"{label}. {text}" for label, text in choices.items())
     entry = {key: value[key] for key in _OWN_KEYS if key in value}
     entry["prompt"] = "\n\n".join(
@@ -268,13 +271,6 @@ def labelled(choices: object) -> dict[str, str]:
         texts = (one for key in ("text", "content", "value") if (one := parts.get(key)) is not None)
         labelled[str(parts.get("label") or letter)] = str(next(filter(str, texts), ""))
     return labelled
-
-
-def _clipped(text: str) -> str:
-    if len(text) <= _CONTEXT_CHARS:
-        return text
-    end = text.rfind(_DOCUMENT, 1, _CONTEXT_CHARS + len(_DOCUMENT))
-    return text[:end].strip() if end > 0 else f"{text[:_CONTEXT_CHARS]}...[truncated]"
 
 
 #: Other tools' names whose spelling is too far from ours for a suggestion.
