@@ -222,13 +222,12 @@ def trace_command(
             hint="Attempts are recorded where they are made, unless `rollout.events` is false.",
         )
     if found is None:
-        meant_by = nearest(task, seen) or f"Tasks with attempts: {names_text(sorted(seen))}."
-        raise UsageError(
-            f"No such attempt at task {task!r} is recorded.",
-            hint=f"Recorded attempts: {names_text([*seen[task]])}."
-            if task in seen
-            else f"{meant_by} Test tasks are attempted at the end of a run.",
-        )
+        if task in seen:
+            hint = f"Recorded attempts: {names_text([*seen[task]])}."
+        else:
+            others = nearest(task, seen) or f"Tasks with attempts: {names_text(sorted(seen))}."
+            hint = f"{others} Test tasks are attempted at the end of a run."
+        raise UsageError(f"No such attempt at task {task!r} is recorded.", hint=hint)
     if (work := found.work) and work.get("stored"):  # its steps are told where it was made
         found.events[1:1] = steps.get(work.get("key"), ())
     if settings.json:

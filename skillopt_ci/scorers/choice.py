@@ -90,7 +90,8 @@ def grade_choice(spec: specs.ChoiceScorer, task: Task, answer: str) -> base.Scor
     chosen = parse_choice(answer, choices)
     if not choices and {*expected} <= {*ascii_uppercase}:  # their texts stand in the question
         letters = {*_LETTER.findall(_REASON.sub("", chosen))}
-        chosen = parse_choice(chosen, dict.fromkeys(letters, "") if len(letters) == 1 else {})
+        if len(letters) == 1:
+            chosen = parse_choice(chosen, dict.fromkeys(letters, ""))
     solved, wanted = bool(chosen) and chosen in expected, " or ".join(dict.fromkeys(expected))
     got = base.quote(chosen) if chosen else "an empty answer"
     reason = f"chose {chosen}" if solved else f"expected choice {base.quote(wanted)}, got {got}"

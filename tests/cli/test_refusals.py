@@ -31,6 +31,7 @@ NOT_STARTED = "Run 'quickstart' has not started"
         ("tmp_path", "discover", "not inside a git repository"),
         ("trained", "eval best initial current", "one skill, or two"),
         ("trained", "trace nonsense", "No such attempt at task 'nonsense' is recorded.\nTasks "),
+        ("trained", "trace nonsense", "Test tasks are attempted at the end of a run."),
         ("untrained", "trace t", "No attempt of run"),
         ("trained", "calibrate -o evaluation.use_gate=false", "evaluation.use_gate is false"),
         ("untrained", "step -o train.batchsize=3", "batch_size"),

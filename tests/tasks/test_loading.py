@@ -1,12 +1,12 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skillopt_ci.config.config import GivenSplits, RatioSplit, SplitDir
 from skillopt_ci.errors import TaskFileError
-from skillopt_ci.tasks.loading import load_splits, split_counts
+from skillopt_ci.tasks.loading import divide, load_splits, split_counts
 from skillopt_ci.tasks.task import Task
 
 GIVEN = GivenSplits(train="train.jsonl", selection="selection.jsonl")
@@ -124,12 +124,22 @@ def test_incomplete_split_dir_is_refused(tmp_path, write, files, message):
         load_splits(SplitDir(split_dir="splits"), tmp_path)
 
 
-@given(st.integers(0, 500), st.lists(st.integers(1, 50), min_size=3, max_size=3))
+WEIGHTS = st.lists(st.integers(1, 50), min_size=3, max_size=3)
+
+
+@given(st.integers(0, 500), WEIGHTS)
 def test_counts_add_up_and_stay_within_one_of_the_share(total, weights):
     counts = split_counts(total, weights)
     assert sum(counts) == total
     shares = [total * weight / sum(weights) for weight in weights]
     assert all(abs(count - share) < 1 for count, share in zip(counts, shares, strict=True))
+
+
+@given(st.integers(0, 60), WEIGHTS, st.integers())
+def test_division_loses_and_repeats_nothing(total, weights, seed):
+    assume(all(split_counts(total, weights)))
+    parts = divide(range(total), ":".join(map(str, weights)), seed).values()
+    assert sorted(item for part in parts for item in part) == list(range(total))
 
 
 @pytest.mark.parametrize(
